@@ -1,0 +1,233 @@
+//! What an array is, as plain data: shape, grid, data type, fill value, and how its stored blocks become the shown ones.
+//!
+//! Everything here is in the order of axes that is *shown*; [`Stored`] says what differs in the store. No I/O.
+
+use crate::codec::Chain;
+use crate::error::Error;
+use serde_json::{Map, Value};
+
+/// Attributes by name, in the order of the source.
+pub type Attributes = Map<String, Value>;
+
+/// Which system a node was written by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Zarr version 2, NCZarr included: NCZarr is a dialect.
+    Zarr2,
+    /// N5.
+    N5,
+}
+
+impl Format {
+    /// The name a person uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zarr2 => "zarr2",
+            Self::N5 => "n5",
+        }
+    }
+}
+
+/// A directory of the source, understood.
+#[derive(Debug, Clone)]
+pub enum Node {
+    /// Belongs to no format.
+    Directory,
+    /// A group.
+    Group(Group),
+    /// An array.
+    Array(Box<Array>),
+}
+
+/// A group of a hierarchy.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Which format.
+    pub format: Format,
+    /// Attributes as shown, or why they cannot be read; the rest of the group works without them.
+    pub attributes: Result<Attributes, Error>,
+    /// Whether the source has consolidated metadata here.
+    pub consolidated: bool,
+}
+
+/// An array, as it is shown.
+#[derive(Debug, Clone)]
+pub struct Array {
+    /// Which format it is stored in.
+    pub format: Format,
+    /// Length of each axis, in elements.
+    pub shape: Vec<u64>,
+    /// Length of each axis of a chunk, in elements; none is 0 unless the array's axis is.
+    pub chunks: Vec<u64>,
+    /// Type of an element; shown bytes are little-endian.
+    pub dtype: DType,
+    /// Value of elements that are not stored.
+    pub fill: Fill,
+    /// Order of the elements in a shown chunk file.
+    pub order: Order,
+    /// What joins chunk indices in the names of shown chunk files: `.` or `/`.
+    pub separator: u8,
+    /// Names of the axes, where the source has them.
+    pub dimension_names: Option<Vec<Option<String>>>,
+    /// Attributes as shown (with `_ARRAY_DIMENSIONS`), or why they cannot be read; the data does not need them.
+    pub attributes: Result<Attributes, Error>,
+    /// Codecs that stay in the metadata and in the bytes.
+    pub kept: Kept,
+    /// How the stored blocks are found and decoded.
+    pub stored: Stored,
+}
+
+/// Order of the elements in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Last axis fastest.
+    C,
+    /// First axis fastest.
+    F,
+}
+
+/// Codecs that cannot be removed, in the spelling of Zarr v2 metadata. Empty for a plain array.
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    /// Filters that remain, in the order of `filters`; the innermost of the source's, so that all that follow were removed.
+    pub filters: Vec<Value>,
+    /// The compressor that remains; then nothing was removed at all.
+    pub compressor: Option<Value>,
+}
+
+impl Kept {
+    /// Whether shown chunks are plain elements.
+    pub fn is_empty(&self) -> bool {
+        self.filters.is_empty() && self.compressor.is_none()
+    }
+}
+
+/// How the blocks of an array are stored.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// What joins chunk indices in a key: `.` or `/`.
+    pub separator: u8,
+    /// Whether keys hold the chunk indices in the opposite order of the shown axes (N5 shown as Zarr).
+    pub reversed: bool,
+    /// What wraps the encoded bytes of a block.
+    pub envelope: Envelope,
+    /// The codecs to undo.
+    pub chain: Chain,
+    /// Which bytes of each element to reverse so that it is little-endian; empty where they are already.
+    pub swaps: Vec<Swap>,
+    /// Order of the elements in the stored block, in terms of the shown axes.
+    pub order: Order,
+}
+
+/// What wraps the encoded bytes of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Envelope {
+    /// Nothing.
+    None,
+    /// The N5 block header, which also tells how much of a block at the array's edge is stored.
+    N5,
+}
+
+/// A run of numbers within an element whose bytes are to be reversed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swap {
+    /// Offset of the first number in the element, in bytes.
+    pub offset: usize,
+    /// Width of a number, in bytes: 2, 4, 8 or 16.
+    pub width: usize,
+    /// How many numbers follow each other.
+    pub count: usize,
+}
+
+/// The value of elements that are not stored.
+#[derive(Debug, Clone)]
+pub struct Fill {
+    /// One element, little-endian; `None` where the source says `null`, which readers show as zeros.
+    pub bytes: Option<Vec<u8>>,
+    /// The value in the spelling of Zarr v2 metadata, as close to the source's own as is valid.
+    pub zarr2: Value,
+}
+
+/// A type of elements. Byte order is not part of it: what is shown is little-endian.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Signed integer of 1, 2, 4 or 8 bytes.
+    Int(u8),
+    /// Unsigned integer of 1, 2, 4 or 8 bytes.
+    UInt(u8),
+    /// IEEE 754 number of 2, 4 or 8 bytes.
+    Float(u8),
+    /// Two IEEE 754 numbers, 8 or 16 bytes together.
+    Complex(u8),
+    /// Byte string of so many bytes, padded with NUL. `char` is netCDF's, spelled `>S1`.
+    Bytes {
+        /// Length in bytes.
+        length: usize,
+        /// Whether it is netCDF's character type.
+        char: bool,
+    },
+    /// Text of so many UCS-4 code points.
+    Text(usize),
+    /// So many bytes without meaning.
+    Void(usize),
+    /// Date and time, 8 bytes, in `unit` (numpy's: `s`, `ns`, `25us`; empty for generic).
+    DateTime(String),
+    /// Difference of times, 8 bytes, in `unit`.
+    TimeDelta(String),
+    /// Fields one after another, packed.
+    Struct(Vec<Field>),
+    /// Objects, encoded by a codec that stays in the metadata.
+    Object,
+}
+
+/// A field of a structured type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Its shape; empty for a single element.
+    pub shape: Vec<u64>,
+}
+
+impl DType {
+    /// Bytes of one element; `None` for objects, whose length the data alone tells, and on overflow.
+    pub fn size(&self) -> Option<usize> {
+        match self {
+            Self::Bool => Some(1),
+            Self::Int(n) | Self::UInt(n) | Self::Float(n) | Self::Complex(n) => Some(usize::from(*n)),
+            Self::Bytes { length, .. } | Self::Void(length) => Some(*length),
+            Self::Text(n) => n.checked_mul(4),
+            Self::DateTime(_) | Self::TimeDelta(_) => Some(8),
+            Self::Struct(fields) => fields.iter().try_fold(0usize, |sum, field| sum.checked_add(field.size()?)),
+            Self::Object => None,
+        }
+    }
+}
+
+impl Field {
+    /// Bytes of the whole field.
+    pub fn size(&self) -> Option<usize> {
+        let count = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?))?;
+        self.dtype.size()?.checked_mul(count)
+    }
+}
+
+impl Array {
+    /// Number of chunks along each axis.
+    pub fn grid(&self) -> Vec<u64> {
+        self.shape.iter().zip(&self.chunks).map(|(&n, &c)| if c == 0 { 0 } else { n.div_ceil(c) }).collect()
+    }
+
+    /// Bytes of one shown chunk; `None` where only decoding tells (codecs that stay, objects).
+    pub fn chunk_bytes(&self) -> Option<u64> {
+        if !self.kept.is_empty() {
+            return None;
+        }
+        let item = u64::try_from(self.dtype.size()?).ok()?;
+        self.chunks.iter().try_fold(item, |n, &c| n.checked_mul(c))
+    }
+}

@@ -1,0 +1,155 @@
+//! The one error type, sorted by what it means to a reader.
+//!
+//! A pure layer says only the reason; whoever knows the object adds it with [`Error::about`], once. Nothing turns
+//! doubt into absence: [`Kind::NotFound`] is made only where a store positively answered "absent".
+
+use std::fmt;
+
+/// The result of everything that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What an error means; it decides the errno, the exit status and the log level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The store answered that the object is absent.
+    NotFound,
+    /// Permission refused, or a name that leads outside the source.
+    Denied,
+    /// A codec, data type or layout that is not read; the reason names it.
+    Unsupported,
+    /// The bytes contradict their header, their checksum or their metadata.
+    Corrupt,
+    /// Over one of the limits of [`crate::limits`].
+    TooBig,
+    /// The object is no longer the version that was opened.
+    Changed,
+    /// The store failed to answer.
+    Unavailable,
+    /// The store did not answer within the deadline.
+    TimedOut,
+    /// The caller asked for something that makes no sense (a wrong argument, a mount point in use).
+    Usage,
+    /// A fault in this program.
+    Bug,
+}
+
+/// An error: its kind, the object it is about, and the reason in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: Kind,
+    object: Option<Box<str>>,
+    reason: Box<str>,
+}
+
+impl Error {
+    /// An error of `kind` for `reason`, about no object yet.
+    pub fn new(kind: Kind, reason: impl Into<String>) -> Self {
+        Self { kind, object: None, reason: reason.into().into_boxed_str() }
+    }
+
+    /// [`Kind::NotFound`]: only for a positive answer of a store.
+    pub fn not_found() -> Self {
+        Self::new(Kind::NotFound, "not found")
+    }
+
+    /// [`Kind::Corrupt`], with what was claimed and what is allowed.
+    pub fn corrupt(reason: impl Into<String>) -> Self {
+        Self::new(Kind::Corrupt, reason)
+    }
+
+    /// [`Kind::Unsupported`], naming what is not read.
+    pub fn unsupported(reason: impl Into<String>) -> Self {
+        Self::new(Kind::Unsupported, reason)
+    }
+
+    /// [`Kind::TooBig`], with the size and the limit.
+    pub fn too_big(reason: impl Into<String>) -> Self {
+        Self::new(Kind::TooBig, reason)
+    }
+
+    /// [`Kind::Usage`].
+    pub fn usage(reason: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, reason)
+    }
+
+    /// The same error, naming the object; an object that is named already stays.
+    #[must_use]
+    pub fn about(mut self, object: impl fmt::Display) -> Self {
+        if self.object.is_none() {
+            self.object = Some(object.to_string().into_boxed_str());
+        }
+        self
+    }
+
+    /// What kind of error this is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The reason, without the object.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The errno that a reader of the mount sees.
+    pub fn errno(&self) -> i32 {
+        match self.kind {
+            Kind::NotFound => libc::ENOENT,
+            Kind::Denied => libc::EACCES,
+            Kind::Unsupported => libc::EOPNOTSUPP,
+            Kind::Corrupt | Kind::Unavailable | Kind::Bug => libc::EIO,
+            Kind::TooBig => libc::EFBIG,
+            Kind::Changed => libc::ESTALE,
+            Kind::TimedOut => libc::ETIMEDOUT,
+            Kind::Usage => libc::EINVAL,
+        }
+    }
+
+    /// The exit status of the command, as the README documents it.
+    pub fn exit_code(&self) -> u8 {
+        match self.kind {
+            Kind::Usage => 2,
+            Kind::NotFound => 3,
+            Kind::Denied => 4,
+            Kind::Corrupt | Kind::TooBig => 5,
+            Kind::Unsupported => 6,
+            Kind::Unavailable | Kind::TimedOut | Kind::Changed => 7,
+            Kind::Bug => 1,
+        }
+    }
+
+    /// How loud the log is about it: a lookup that finds nothing is ordinary.
+    pub fn level(&self) -> log::Level {
+        match self.kind {
+            Kind::NotFound => log::Level::Debug,
+            Kind::Bug => log::Level::Error,
+            _ => log::Level::Warn,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.object {
+            Some(object) => write!(f, "{object}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<std::io::Error> for Error {
+    /// Sorts an operating-system error by its errno; what has no meaning of its own is [`Kind::Unavailable`].
+    fn from(e: std::io::Error) -> Self {
+        let kind = match e.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => return Self::not_found(),
+            Some(libc::EACCES | libc::EPERM | libc::EXDEV) => Kind::Denied,
+            Some(libc::ESTALE) => Kind::Changed,
+            Some(libc::ETIMEDOUT) => Kind::TimedOut,
+            Some(libc::EFBIG) => Kind::TooBig,
+            _ => Kind::Unavailable,
+        };
+        Self::new(kind, e.to_string())
+    }
+}

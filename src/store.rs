@@ -1,0 +1,260 @@
+//! Where bytes come from: named objects in a hierarchy of directories, read by range at a pinned version.
+//!
+//! A store answers with bytes, with [`Kind::NotFound`](crate::error::Kind::NotFound) when it positively knows that a name is
+//! absent, or with an error; it never shortens a read or a listing. All calls block, and may come from many threads.
+
+pub mod dir;
+pub mod mem;
+pub mod zip;
+
+use crate::error::{Error, Kind, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The name of an object or directory in a store: components joined by `/`, without a leading or trailing one.
+///
+/// Components are bytes, as file names are; none is empty, `.` or `..`, and none holds a NUL or a `/`. The root is the empty key.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Key(Box<[u8]>);
+
+impl Key {
+    /// The root of a store.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// The key of `name` (one component, or several joined by `/`) below this one.
+    ///
+    /// # Errors
+    /// [`Kind::Denied`] for components that could lead elsewhere, [`Kind::TooBig`] over [`crate::limits::KEY`].
+    pub fn join(&self, name: impl AsRef<[u8]>) -> Result<Self> {
+        let name = name.as_ref();
+        for part in name.split(|&b| b == b'/') {
+            if part.is_empty() || part == b"." || part == b".." || part.contains(&0) {
+                return Err(Error::new(Kind::Denied, format!("{:?} is no name", String::from_utf8_lossy(part))));
+            }
+        }
+        let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.len());
+        bytes.extend_from_slice(&self.0);
+        if !bytes.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(name);
+        if bytes.len() > crate::limits::KEY {
+            return Err(Error::too_big(format!("a name of {} bytes; at most {} are read", bytes.len(), crate::limits::KEY)));
+        }
+        Ok(Self(bytes.into_boxed_slice()))
+    }
+
+    /// The bytes of the key.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("/");
+        }
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// Which state of an object was seen; equal versions mean equal bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// A local file: device, inode, size in bytes, and times of modification and of change in nanoseconds.
+    File {
+        /// Device number.
+        device: u64,
+        /// Inode number.
+        inode: u64,
+        /// Size in bytes.
+        size: u64,
+        /// Time of the last modification, nanoseconds since the epoch.
+        modified: i128,
+        /// Time of the last change of the inode, nanoseconds since the epoch.
+        changed: i128,
+    },
+    /// An opaque tag (an entity tag, a counter of a test store).
+    Tag(Arc<str>),
+}
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// Holds bytes.
+    File,
+    /// Holds names.
+    Directory,
+}
+
+/// What a store tells of an object without reading it.
+#[derive(Debug, Clone)]
+pub struct Meta {
+    /// File or directory.
+    pub kind: ObjectKind,
+    /// Size in bytes of a file; 0 for a directory.
+    pub size: u64,
+    /// Time of the last modification; the container's own where the object has none.
+    pub modified: SystemTime,
+    /// The version seen.
+    pub version: Version,
+    /// Whether a range costs about what it holds. False where a range needs all that lies before it (a deflated zip entry).
+    pub seekable: bool,
+}
+
+/// A part of an object, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// All of it.
+    All,
+    /// `length` bytes from `offset`; fewer only where the object ends.
+    Part {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+    },
+    /// The last bytes; fewer only where the object is shorter.
+    Suffix(u64),
+}
+
+impl Range {
+    /// The half-open interval `(start, end)` of this range in an object of `size` bytes.
+    pub fn within(self, size: u64) -> (u64, u64) {
+        match self {
+            Self::All => (0, size),
+            Self::Part { offset, length } => (offset.min(size), offset.saturating_add(length).min(size)),
+            Self::Suffix(n) => (size.saturating_sub(n), size),
+        }
+    }
+}
+
+/// One name of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The name, one component.
+    pub name: Box<[u8]>,
+    /// File or directory. A name whose kind cannot be told (a broken link) counts as a file, and fails when looked at.
+    pub kind: ObjectKind,
+}
+
+/// A directory's names, packed: a million of them take about as many bytes as their text and four more each.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    text: Vec<u8>,
+    // End of each name in `text`, shifted left by one; the low bit says "directory".
+    ends: Vec<u32>,
+}
+
+impl Listing {
+    /// Adds a name; the order of a listing is the order of adding.
+    ///
+    /// # Errors
+    /// [`Kind::TooBig`] when the names of one directory take more than 2 GiB.
+    pub fn push(&mut self, name: &[u8], kind: ObjectKind) -> Result<()> {
+        let end = self.text.len() + name.len();
+        let packed = u32::try_from(end)
+            .ok()
+            .filter(|e| *e < 1 << 31)
+            .map(|e| e << 1 | u32::from(kind == ObjectKind::Directory))
+            .ok_or_else(|| Error::too_big("the names of one directory take more than 2 GiB"))?;
+        self.text.extend_from_slice(name);
+        self.ends.push(packed);
+        Ok(())
+    }
+
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no name.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The `i`th name and its kind.
+    pub fn get(&self, i: usize) -> Option<(&[u8], ObjectKind)> {
+        let packed = *self.ends.get(i)?;
+        let start = match i.checked_sub(1) {
+            Some(before) => (*self.ends.get(before)? >> 1) as usize,
+            None => 0,
+        };
+        let kind = if packed & 1 == 1 { ObjectKind::Directory } else { ObjectKind::File };
+        Some((self.text.get(start..(packed >> 1) as usize)?, kind))
+    }
+
+    /// All names in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], ObjectKind)> {
+        (0..self.len()).filter_map(|i| self.get(i))
+    }
+
+    /// Bytes of memory held.
+    pub fn weight(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * size_of::<u32>()
+    }
+}
+
+/// A place that holds objects.
+pub trait Store: Send + Sync {
+    /// What a person calls this store, for messages.
+    fn name(&self) -> String;
+
+    /// What is known of the object or directory at `key`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] only for a positive answer; anything else by its meaning, naming the key.
+    fn head(&self, key: &Key) -> Result<Meta>;
+
+    /// Replaces the content of `into` by `range` of the object at `key`, and returns what is known of the whole object.
+    ///
+    /// `pin` demands a version. Bytes and version belong together: what changes during the call is refused.
+    ///
+    /// # Errors
+    /// [`Kind::TooBig`] before reading when the range holds more than `limit` bytes, [`Kind::Changed`] when the object is not
+    /// the pinned version, [`Kind::NotFound`] for a positive answer, [`Kind::Corrupt`] for a directory or a special file, anything
+    /// else by its meaning.
+    fn get(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta>;
+
+    /// The names in the directory at `key`, each once, complete or an error.
+    ///
+    /// # Errors
+    /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a file.
+    fn list(&self, key: &Key) -> Result<Listing>;
+
+    /// Where the bytes of `key` lie, for a person: the key, and the byte range in a container where there is one.
+    fn locate(&self, key: &Key) -> String {
+        key.to_string()
+    }
+
+    /// Requests made so far.
+    fn requests(&self) -> Requests;
+}
+
+/// Counters of a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Calls of [`Store::get`].
+    pub get: u64,
+    /// Calls of [`Store::head`].
+    pub head: u64,
+    /// Calls of [`Store::list`].
+    pub list: u64,
+    /// Bytes read.
+    pub bytes: u64,
+}
