@@ -29,6 +29,8 @@ pub enum Kind {
     TimedOut,
     /// The caller asked for something that makes no sense (a wrong argument, a mount point in use).
     Usage,
+    /// The kernel refused to mount or to unmount.
+    Mount,
     /// A fault in this program.
     Bug,
 }
@@ -97,7 +99,7 @@ impl Error {
             Kind::NotFound => libc::ENOENT,
             Kind::Denied => libc::EACCES,
             Kind::Unsupported => libc::EOPNOTSUPP,
-            Kind::Corrupt | Kind::Unavailable | Kind::Bug => libc::EIO,
+            Kind::Corrupt | Kind::Unavailable | Kind::Mount | Kind::Bug => libc::EIO,
             Kind::TooBig => libc::EFBIG,
             Kind::Changed => libc::ESTALE,
             Kind::TimedOut => libc::ETIMEDOUT,
@@ -114,6 +116,7 @@ impl Error {
             Kind::Corrupt | Kind::TooBig => 5,
             Kind::Unsupported => 6,
             Kind::Unavailable | Kind::TimedOut | Kind::Changed => 7,
+            Kind::Mount => 8,
             Kind::Bug => 1,
         }
     }

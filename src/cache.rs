@@ -1,0 +1,316 @@
+//! The cache of decoded blocks: least recently used, bounded in bytes, one decode per block however many ask.
+//!
+//! A block is kept with the version of the object it came from, and is given only to those who opened that version. While a
+//! block is being made, others who want it wait for the same result. An error is remembered for [`ERROR_TIME`], because the
+//! kernel asks for a failed page twice. The newest block is always kept, even when it alone is over the bound; otherwise a
+//! reader of one large chunk would have it decoded for each of its reads.
+
+use crate::error::{Error, Kind, Result};
+use crate::store::Version;
+use lru::LruCache;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a failure answers for the block without a new attempt.
+pub const ERROR_TIME: Duration = Duration::from_secs(1);
+
+/// Most failures remembered at once.
+const ERRORS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// Bytes of bookkeeping that each block costs beside its content.
+const OVERHEAD: u64 = 256;
+
+/// A decoded block.
+#[derive(Debug)]
+pub struct Block {
+    /// The content of the file that shows it.
+    pub bytes: Vec<u8>,
+    /// The version of the object it was made from; `None` for a block that is not stored.
+    pub version: Option<Version>,
+}
+
+/// Counters of a cache.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Blocks found in memory.
+    pub hits: AtomicU64,
+    /// Blocks that had to be made.
+    pub misses: AtomicU64,
+    /// Requests that waited for a block which another one was making.
+    pub waits: AtomicU64,
+    /// Blocks dropped to make room.
+    pub evictions: AtomicU64,
+}
+
+/// What names a block: the file that shows it.
+pub type BlockId = u64;
+
+struct Flight {
+    result: Mutex<Option<Result<Arc<Block>>>>,
+    done: Condvar,
+}
+
+struct State {
+    blocks: LruCache<BlockId, Arc<Block>>,
+    bytes: u64,
+    errors: LruCache<(BlockId, Option<Version>), (Instant, Error)>,
+    flights: HashMap<(BlockId, Option<Version>), Arc<Flight>>,
+}
+
+/// See the module.
+pub struct Cache {
+    state: Mutex<State>,
+    capacity: u64,
+    counters: Counters,
+}
+
+/// Ends a flight also when making the block panics, so that nobody waits for ever.
+struct Landing<'a> {
+    cache: &'a Cache,
+    key: (BlockId, Option<Version>),
+    flight: Arc<Flight>,
+    result: Option<Result<Arc<Block>>>,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        let result = self.result.take().unwrap_or_else(|| Err(Error::new(Kind::Bug, "the decoder panicked")));
+        let mut state = self.cache.state.lock();
+        state.flights.remove(&self.key);
+        match &result {
+            Ok(block) => self.cache.insert(&mut state, self.key.0, block.clone()),
+            Err(e) => {
+                state.errors.put(self.key.clone(), (Instant::now(), e.clone()));
+            }
+        }
+        drop(state);
+        *self.flight.result.lock() = Some(result);
+        self.flight.done.notify_all();
+    }
+}
+
+impl Cache {
+    /// A cache of at most `capacity` bytes.
+    pub fn new(capacity: u64) -> Self {
+        Self {
+            state: Mutex::new(State {
+                blocks: LruCache::unbounded(),
+                bytes: 0,
+                errors: LruCache::new(ERRORS),
+                flights: HashMap::new(),
+            }),
+            capacity,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The block `id` at `version`: from memory, from whoever is making it, or from `make`.
+    ///
+    /// # Errors
+    /// What `make` returned, now or within the last [`ERROR_TIME`].
+    pub fn get(&self, id: BlockId, version: Option<&Version>, make: impl FnOnce() -> Result<Block>) -> Result<Arc<Block>> {
+        let key = (id, version.cloned());
+        let flight = {
+            let mut state = self.state.lock();
+            if let Some(block) = state.blocks.get(&id)
+                && block.version.as_ref() == version
+            {
+                self.counters.hits.fetch_add(1, Ordering::Relaxed);
+                return Ok(block.clone());
+            }
+            if let Some((when, error)) = state.errors.get(&key) {
+                if when.elapsed() < ERROR_TIME {
+                    return Err(error.clone());
+                }
+                state.errors.pop(&key);
+            }
+            match state.flights.get(&key) {
+                Some(flight) => Some(flight.clone()),
+                None => {
+                    let flight = Arc::new(Flight { result: Mutex::new(None), done: Condvar::new() });
+                    state.flights.insert(key.clone(), flight.clone());
+                    self.counters.misses.fetch_add(1, Ordering::Relaxed);
+                    drop(state);
+                    let mut landing = Landing { cache: self, key, flight, result: None };
+                    let result = make().map(Arc::new);
+                    landing.result = Some(result.clone());
+                    return result;
+                }
+            }
+        };
+        let Some(flight) = flight else { return Err(Error::new(Kind::Bug, "a block without a maker")) };
+        self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        let mut result = flight.result.lock();
+        loop {
+            if let Some(result) = &*result {
+                return result.clone();
+            }
+            flight.done.wait(&mut result);
+        }
+    }
+
+    fn insert(&self, state: &mut State, id: BlockId, block: Arc<Block>) {
+        let weight = |b: &Block| b.bytes.capacity() as u64 + OVERHEAD;
+        state.bytes += weight(&block);
+        if let Some((_, old)) = state.blocks.push(id, block) {
+            state.bytes -= weight(&old);
+        }
+        while state.bytes > self.capacity && state.blocks.len() > 1 {
+            let Some((_, old)) = state.blocks.pop_lru() else { break };
+            state.bytes -= weight(&old);
+            self.counters.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes held now, and the bound.
+    pub fn usage(&self) -> (u64, u64, usize) {
+        let state = self.state.lock();
+        (state.bytes, self.capacity, state.blocks.len())
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+/// A number of bytes that those who decode at the same time share. Taken before anything is allocated.
+///
+/// Who wants more than there is waits until nobody else holds any, and then has it all: a large chunk is slow, never refused.
+pub struct Budget {
+    used: Mutex<u64>,
+    freed: Condvar,
+    limit: u64,
+}
+
+/// A part of a [`Budget`], given back when dropped.
+pub struct Share<'a> {
+    budget: &'a Budget,
+    bytes: u64,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        Self { used: Mutex::new(0), freed: Condvar::new(), limit }
+    }
+
+    /// Waits for `bytes` and takes them.
+    pub fn take(&self, bytes: u64) -> Share<'_> {
+        let mut used = self.used.lock();
+        while *used > 0 && used.saturating_add(bytes) > self.limit {
+            self.freed.wait(&mut used);
+        }
+        *used = used.saturating_add(bytes);
+        Share { budget: self, bytes }
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut used = self.budget.used.lock();
+        *used = used.saturating_sub(self.bytes);
+        drop(used);
+        self.budget.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn block(n: usize) -> Block {
+        Block { bytes: vec![7; n], version: None }
+    }
+
+    #[test]
+    fn least_recently_used_goes_first_and_the_bound_holds() {
+        let cache = Cache::new(3 * (100 + OVERHEAD));
+        for id in [1, 2, 3, 1, 4] {
+            cache.get(id, None, || Ok(block(100))).unwrap();
+        }
+        assert!(cache.usage().0 <= 3 * (100 + OVERHEAD));
+        let made = AtomicUsize::new(0);
+        for id in [1, 3, 4, 2] {
+            cache
+                .get(id, None, || {
+                    made.fetch_add(1, Ordering::Relaxed);
+                    Ok(block(100))
+                })
+                .unwrap();
+        }
+        assert_eq!(made.load(Ordering::Relaxed), 1, "only block 2 was dropped");
+    }
+
+    #[test]
+    fn a_block_over_the_bound_is_kept_alone() {
+        let cache = Cache::new(10);
+        cache.get(1, None, || Ok(block(5))).unwrap();
+        cache.get(2, None, || Ok(block(1000))).unwrap();
+        cache.get(2, None, || panic!("kept")).unwrap();
+        assert_eq!(cache.usage().2, 1);
+    }
+
+    #[test]
+    fn many_readers_of_one_cold_block_cause_one_decode() {
+        let cache = Cache::new(1 << 20);
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|| {
+                    let block = cache.get(9, None, || {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(30));
+                        Ok(block(64))
+                    });
+                    assert_eq!(block.unwrap().bytes.len(), 64);
+                });
+            }
+        });
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn another_version_is_another_block() {
+        let cache = Cache::new(1 << 20);
+        let version = |s: &str| Some(Version::Tag(s.into()));
+        let (old, new) = (version("old"), version("new"));
+        cache.get(1, old.as_ref(), || Ok(Block { bytes: vec![1], version: old.clone() })).unwrap();
+        let got = cache.get(1, new.as_ref(), || Ok(Block { bytes: vec![2], version: new.clone() })).unwrap();
+        assert_eq!(got.bytes, [2]);
+        assert!(cache.get(1, old.as_ref(), || Err(Error::not_found())).is_err());
+    }
+
+    #[test]
+    fn an_error_answers_twice_and_a_panic_ends_the_wait() {
+        let cache = Cache::new(1 << 20);
+        assert_eq!(cache.get(1, None, || Err(Error::corrupt("x"))).unwrap_err().kind(), Kind::Corrupt);
+        assert_eq!(cache.get(1, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Corrupt);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get(2, None, || panic!("decoder"))));
+        assert!(result.is_err());
+        assert_eq!(cache.get(2, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
+    }
+
+    #[test]
+    fn a_budget_lets_one_large_share_through_alone() {
+        let budget = Budget::new(10);
+        drop(budget.take(100));
+        let a = budget.take(6);
+        let passed = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _b = budget.take(6);
+                passed.store(1, Ordering::SeqCst);
+            });
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(passed.load(Ordering::SeqCst), 0, "waits while the first share is held");
+            drop(a);
+        });
+        assert_eq!(passed.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! The one way from a chunk's index to its decoded bytes: placement, store, codecs, layout.
+//!
+//! Every length is known before anything is allocated, and the memory for encoded and decoded bytes is taken from a shared
+//! budget first. The bytes and the version they belong to come from the same read.
+
+use crate::array::{Array, Envelope, Order};
+use crate::block;
+use crate::cache::{Block, Budget};
+use crate::codec::Length;
+use crate::error::{Error, Result};
+use crate::format::n5;
+use crate::limits;
+use crate::store::{Key, Range, Store, Version};
+use crate::view::names;
+
+/// What a chunk read cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cost {
+    /// Encoded bytes read from the store.
+    pub encoded: u64,
+    /// Nanoseconds of decoding.
+    pub decode_nanoseconds: u64,
+}
+
+/// The key of a chunk in the store.
+///
+/// # Errors
+/// [`crate::error::Kind::TooBig`] when the key gets longer than keys can be.
+pub fn key(directory: &Key, array: &Array, index: &[u64]) -> Result<Key> {
+    directory.join(names::stored(array, index))
+}
+
+/// Reads and decodes one chunk: the whole content of the file that shows it.
+///
+/// # Errors
+/// [`crate::error::Kind::NotFound`] when the store says that the chunk is absent; otherwise by meaning, naming the key.
+pub fn read(
+    store: &dyn Store,
+    key: &Key,
+    array: &Array,
+    pin: Option<&Version>,
+    budget: &Budget,
+    cost: &mut Cost,
+) -> Result<Block> {
+    let (length, limit) = lengths(array).map_err(|e| e.about(key))?;
+    let head = store.head(key)?;
+    // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy.
+    let _share = budget.take(head.size.min(limit).saturating_add(most(length).saturating_mul(2)));
+    let mut encoded = Vec::new();
+    let meta = store.get(key, Range::All, pin, limit, &mut encoded)?;
+    cost.encoded = encoded.len() as u64;
+    let start = std::time::Instant::now();
+    let bytes = decode(array, encoded, length).map_err(|e| e.about(key))?;
+    cost.decode_nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Ok(Block { bytes, version: Some(meta.version) })
+}
+
+/// A chunk that is not stored: all elements have the fill value.
+///
+/// # Errors
+/// [`crate::error::Kind::Unsupported`] where the shown chunks are encoded, so that no plain bytes stand for the fill value.
+pub fn fill(array: &Array) -> Result<Block> {
+    let length = array
+        .chunk_bytes()
+        .and_then(|n| usize::try_from(n).ok())
+        .ok_or_else(|| Error::unsupported("an absent chunk of an encoded array has no plain bytes"))?;
+    Ok(Block { bytes: block::filled(length, array.fill.bytes.as_deref().unwrap_or(&[0])), version: None })
+}
+
+/// The length of the decoded chunk, and the most encoded bytes that can stand for it.
+fn lengths(array: &Array) -> Result<(Length, u64)> {
+    let length = match array.chunk_bytes() {
+        Some(n) => Length::Exact(usize::try_from(n).map_err(|_| Error::too_big(format!("a chunk of {n} bytes")))?),
+        None => Length::AtMost(usize::try_from(limits::VARIABLE_CHUNK).unwrap_or(usize::MAX)),
+    };
+    let header = match array.stored.envelope {
+        Envelope::None => 0,
+        Envelope::N5 => 8 + 4 * array.shape.len() as u64,
+    };
+    let encoded = match array.stored.chain.encoded_length(length) {
+        // A longer object is read all the same, up to a bound, so that its length can be named in the error.
+        Length::Exact(n) => limits::encoded(n as u64),
+        Length::AtMost(n) => n as u64,
+    };
+    Ok((length, encoded.saturating_add(header)))
+}
+
+fn most(length: Length) -> u64 {
+    match length {
+        Length::Exact(n) | Length::AtMost(n) => n as u64,
+    }
+}
+
+/// Decodes the bytes of a stored block into the content of the shown chunk file. Pure.
+///
+/// # Errors
+/// [`crate::error::Kind::Corrupt`] or [`crate::error::Kind::Unsupported`], naming what was found and what is demanded.
+pub fn decode(array: &Array, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>> {
+    let stored = &array.stored;
+    let Length::Exact(length) = length else {
+        return stored.chain.decode_owned(encoded, length);
+    };
+    let item = array.dtype.size().unwrap_or(1);
+    let chunk: Vec<usize> = array.chunks.iter().map(|&c| usize::try_from(c).unwrap_or(usize::MAX)).collect();
+    let mut bytes = match stored.envelope {
+        Envelope::None => stored.chain.decode_owned(encoded, Length::Exact(length))?,
+        Envelope::N5 => n5_block(array, &encoded, &chunk, item)?,
+    };
+    block::swap(&mut bytes, item, &stored.swaps);
+    if stored.order != array.order {
+        bytes = block::transpose_f_to_c(&bytes, &chunk, item);
+    }
+    Ok(bytes)
+}
+
+/// Takes an N5 block out of its header, and pads it to the whole block: what an edge block does not store is fill value.
+fn n5_block(array: &Array, encoded: &[u8], chunk: &[usize], item: usize) -> Result<Vec<u8>> {
+    // N5 lists axes with the fastest first; `slowest_first` turns both the shown order and N5's into that of memory.
+    let fastest_first = |order: Order, mut axes: Vec<usize>| {
+        if order == Order::C {
+            axes.reverse();
+        }
+        axes
+    };
+    let block_size = fastest_first(array.order, chunk.to_vec());
+    let header = n5::block_header(encoded, block_size.len())?;
+    let mut shape = n5::stored_shape(&header, &block_size)?;
+    let mut full = block_size;
+    shape.reverse();
+    full.reverse();
+    let length = shape
+        .iter()
+        .try_fold(item, |n, &d| n.checked_mul(d))
+        .ok_or_else(|| Error::corrupt("a block header with more elements than memory"))?;
+    let payload = encoded.get(header.payload..).unwrap_or_default();
+    let bytes = array.stored.chain.decode(payload, Length::Exact(length))?;
+    if shape == full {
+        return Ok(bytes);
+    }
+    // The fill value is little-endian and the block is still as stored; N5's fill is 0 in either order.
+    block::pad(bytes, &shape, &full, item, &vec![0; item])
+}

@@ -1,0 +1,266 @@
+//! Kernel requests become calls of [`Vfs`]. The only file that knows fuser.
+//!
+//! Each request ends in one reply, also when something panics: a worker thread that dies takes its share of the mount with it.
+
+use crate::error::{Error, Kind, Result};
+use crate::store::ObjectKind;
+use crate::vfs::{Attr, Vfs};
+use fuser::{
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyXattr, Request, Session, SessionACL,
+};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Prefix of the extended attributes.
+const XATTR: &str = "user.chunkmount.";
+
+/// What `stat` calls the best size of a read, in bytes. Larger ones make `cat` and `cp` slower: the kernel reads ahead by so much.
+const BLOCK_SIZE: u32 = 128 << 10;
+
+/// Longest name that the kernel takes in a listing.
+const NAME: usize = 1024;
+
+struct Adaptor {
+    vfs: Arc<Vfs>,
+    /// How long the kernel may believe what it was told.
+    ttl: Duration,
+    user: (u32, u32),
+    size: u64,
+}
+
+/// Mounts `vfs` at `mountpoint` and begins to serve it with `threads` threads; returns when the kernel has agreed.
+///
+/// # Errors
+/// [`Kind::Mount`] with the kernel's reason.
+pub fn mount(vfs: Arc<Vfs>, mountpoint: &Path, allow_other: bool, threads: usize, size: u64) -> Result<fuser::BackgroundSession> {
+    let mut config = Config::default();
+    // Commas separate mount options, also where the name is one.
+    let name = vfs.options().name.replace(',', "%2C");
+    config.mount_options = vec![
+        MountOption::FSName(name),
+        MountOption::Subtype("chunkmount".into()),
+        MountOption::RO,
+        MountOption::NoAtime,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads);
+    let ttl = vfs.options().refresh.unwrap_or(Duration::MAX);
+    let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let failed = |e: io::Error| Error::new(Kind::Mount, format!("cannot be mounted on: {e}")).about(mountpoint.display());
+    let session = Session::new(Adaptor { vfs, ttl, user, size }, mountpoint, &config).map_err(failed)?;
+    session.spawn().map_err(failed)
+}
+
+impl Adaptor {
+    /// Runs one request; its error is counted, logged once, and becomes an errno.
+    fn run<T>(&self, request: impl FnOnce(&Vfs) -> Result<T>) -> std::result::Result<T, Errno> {
+        let result = catch_unwind(AssertUnwindSafe(|| request(&self.vfs)))
+            .unwrap_or_else(|_| Err(Error::new(Kind::Bug, "a request panicked; see the message above")));
+        result.map_err(|e| {
+            self.vfs.report(&e);
+            Errno::from_i32(e.errno())
+        })
+    }
+
+    fn attr(&self, attr: &Attr) -> FileAttr {
+        let directory = attr.kind == ObjectKind::Directory;
+        FileAttr {
+            ino: INodeNo(attr.inode),
+            size: attr.size,
+            blocks: attr.size.div_ceil(512),
+            atime: attr.modified,
+            mtime: attr.modified,
+            ctime: attr.modified,
+            crtime: attr.modified,
+            kind: kind(attr.kind),
+            perm: if directory { 0o555 } else { 0o444 },
+            nlink: if directory { 2 } else { 1 },
+            uid: self.user.0,
+            gid: self.user.1,
+            rdev: 0,
+            blksize: BLOCK_SIZE,
+            flags: 0,
+        }
+    }
+
+    fn ttl(&self, attr: &Attr) -> Duration {
+        if attr.volatile { Duration::ZERO } else { self.ttl }
+    }
+}
+
+fn kind(kind: ObjectKind) -> FileType {
+    match kind {
+        ObjectKind::File => FileType::RegularFile,
+        ObjectKind::Directory => FileType::Directory,
+    }
+}
+
+impl Filesystem for Adaptor {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // What an older kernel lacks is only speed.
+        for capability in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP] {
+            let _ = config.add_capabilities(capability);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.run(|vfs| vfs.lookup(parent.0, name.as_bytes())) {
+            Ok(attr) => reply.entry(&self.ttl(&attr), &self.attr(&attr), Generation(0)),
+            Err(e) if i32::from(e) == libc::ENOENT => {
+                // Inode 0 is "absent, and you may believe it for so long".
+                let absent =
+                    Attr { inode: 0, kind: ObjectKind::File, size: 0, modified: SystemTime::UNIX_EPOCH, volatile: false };
+                reply.entry(&self.ttl, &self.attr(&absent), Generation(0));
+            }
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn forget(&self, _: &Request, inode: INodeNo, count: u64) {
+        let _ = self.run(|vfs| {
+            vfs.forget(inode.0, count);
+            Ok(())
+        });
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.run(|vfs| vfs.attr(inode.0)) {
+            Ok(attr) => reply.attr(&self.ttl(&attr), &self.attr(&attr)),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.run(|vfs| vfs.open(inode.0)) {
+            Ok(open) => {
+                let cache = if open.keep_cache { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::FOPEN_DIRECT_IO };
+                reply.opened(FileHandle(open.handle), cache | FopenFlags::FOPEN_NOFLUSH);
+            }
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        // The bytes go to the kernel from where they lie, so the reply travels into the call.
+        let mut reply = Some(reply);
+        let result = self.run(|vfs| {
+            vfs.read(handle.0, offset, size, |bytes| {
+                if let Some(reply) = reply.take() {
+                    reply.data(bytes);
+                }
+            })
+        });
+        if let (Err(e), Some(reply)) = (result, reply) {
+            reply.error(e);
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // Nothing is written, so the kernel need not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _ = self.run(|vfs| {
+            vfs.release(handle.0);
+            Ok(())
+        });
+        reply.ok();
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        // Files have no holes; the kernel knows the rest by itself.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.run(|vfs| vfs.opendir(inode.0)) {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let result = self.run(|vfs| {
+            vfs.readdir(handle.0, offset, &mut |entry| {
+                if entry.name.len() > NAME {
+                    log::warn!("{}: a name of {} bytes is not listed", String::from_utf8_lossy(entry.name), entry.name.len());
+                    return false;
+                }
+                reply.add(INodeNo(entry.inode), entry.next, kind(entry.kind), OsStr::from_bytes(entry.name))
+            })
+        });
+        match result {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        let _ = self.run(|vfs| {
+            vfs.releasedir(handle.0);
+            Ok(())
+        });
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let unit = 4096;
+        reply.statfs(self.size.div_ceil(u64::from(unit)), 0, 0, 0, 0, unit, 255, unit);
+    }
+
+    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let Some(name) = name.to_str().and_then(|n| n.strip_prefix(XATTR)) else { return reply.error(Errno::NO_XATTR) };
+        match self.run(|vfs| Ok(vfs.xattrs(inode.0)?.into_iter().find(|(n, _)| *n == name))) {
+            Ok(Some((_, value))) => sized(value.as_bytes(), size, reply),
+            Ok(None) => reply.error(Errno::NO_XATTR),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        match self.run(|vfs| vfs.xattrs(inode.0)) {
+            Ok(list) => sized(list.iter().map(|(n, _)| format!("{XATTR}{n}\0")).collect::<String>().as_bytes(), size, reply),
+            Err(e) => reply.error(e),
+        }
+    }
+}
+
+/// Answers the size, or the value if it fits, as `getxattr(2)` asks.
+fn sized(value: &[u8], size: u32, reply: ReplyXattr) {
+    match u32::try_from(value.len()) {
+        Ok(length) if size == 0 => reply.size(length),
+        Ok(length) if length <= size => reply.data(value),
+        _ => reply.error(Errno::ERANGE),
+    }
+}

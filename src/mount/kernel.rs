@@ -1,0 +1,140 @@
+//! What the kernel's mount table says, and how to unmount: directly as root, through `fusermount3` as anyone else.
+
+use crate::error::{Error, Kind, Result};
+use rustix::mount::UnmountFlags;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The type of our mounts in the mount table.
+const TYPE: &[u8] = b"fuse.chunkmount";
+
+/// `chunkmount -u`: unmounts, lazily when files are open.
+///
+/// # Errors
+/// [`Kind::Usage`] when nothing of ours is mounted there, [`Kind::Mount`] when the kernel refuses.
+pub fn unmount_command(mountpoint: &Path) -> Result<()> {
+    let path = resolve(mountpoint);
+    if !is_ours(&path)? {
+        return Err(Error::usage("no chunkmount is mounted there").about(mountpoint.display()));
+    }
+    if unmount(&path, UnmountFlags::empty(), &["-u", "-q"]).is_ok() {
+        return Ok(());
+    }
+    detach(&path)
+}
+
+/// Takes a mount out of the tree at once; it lives on for those who hold files open.
+///
+/// # Errors
+/// [`Kind::Mount`] when the kernel refuses although it is still there.
+pub fn detach(mountpoint: &Path) -> Result<()> {
+    match unmount(mountpoint, UnmountFlags::DETACH, &["-u", "-q", "-z"]) {
+        Err(e) if is_ours(mountpoint)? => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a dead mount that a killed daemon left; refuses a living one.
+///
+/// # Errors
+/// [`Kind::Usage`] for a living mount, [`Kind::Mount`] when a dead one cannot be removed.
+pub fn heal(mountpoint: &Path) -> Result<()> {
+    let path = resolve(mountpoint);
+    if !is_ours(&path)? {
+        return Ok(());
+    }
+    match std::fs::metadata(&path) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
+            log::info!("{}: a dead mount is removed", path.display());
+            detach(&path)
+        }
+        _ => Err(Error::usage("a chunkmount is mounted there already").about(mountpoint.display())),
+    }
+}
+
+/// The path as the mount table has it, without touching the mount itself: a dead one answers nothing.
+fn resolve(mountpoint: &Path) -> PathBuf {
+    let absolute = std::path::absolute(mountpoint).unwrap_or_else(|_| mountpoint.to_owned());
+    let Some((parent, name)) = absolute.parent().zip(absolute.file_name()) else { return absolute };
+    let path = parent.canonicalize().unwrap_or_else(|_| parent.to_owned()).join(name);
+    // A link to a mount point is the mount point.
+    match std::fs::read_link(&path) {
+        Ok(_) => path.canonicalize().unwrap_or(path),
+        Err(_) => path,
+    }
+}
+
+fn unmount(path: &Path, flags: UnmountFlags, helper: &[&str]) -> Result<()> {
+    let direct = match rustix::mount::unmount(path, flags) {
+        Ok(()) => return Ok(()),
+        Err(e) => std::io::Error::from(e),
+    };
+    if direct.kind() != std::io::ErrorKind::PermissionDenied {
+        return Err(Error::new(Kind::Mount, format!("cannot be unmounted: {direct}")).about(path.display()));
+    }
+    let mut missing = None;
+    for program in ["fusermount3", "fusermount"] {
+        match Command::new(program).args(helper).arg("--").arg(path).stdin(Stdio::null()).output() {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                return Err(Error::new(Kind::Mount, format!("cannot be unmounted: {program}: {said}")).about(path.display()));
+            }
+            Err(e) => missing = Some(e),
+        }
+    }
+    let reason = missing.map_or(String::new(), |e| format!(" ({e})"));
+    Err(Error::new(Kind::Mount, format!("cannot be unmounted without fusermount3{reason}")).about(path.display()))
+}
+
+/// Whether the topmost mount at `path` is one of ours.
+fn is_ours(path: &Path) -> Result<bool> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(topmost(&table, path).is_some_and(|kind| kind == TYPE))
+}
+
+/// The type of the last mount at `path` in the text of `mountinfo`, proc(5).
+fn topmost<'a>(table: &'a [u8], path: &Path) -> Option<&'a [u8]> {
+    let mut found = None;
+    for line in table.split(|&b| b == b'\n') {
+        let mut fields = line.split(|&b| b == b' ');
+        if fields.nth(4).is_some_and(|field| unescape(field).as_bytes() == path.as_os_str().as_bytes()) {
+            found = fields.skip_while(|f| *f != b"-").nth(1);
+        }
+    }
+    found
+}
+
+/// Undoes the octal escapes of blanks and backslashes.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let code =
+            after.get(..3).filter(|_| first == b'\\').and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+40 22 0:35 / /mnt/a\\040b ro,nosuid - fuse.chunkmount /data/x rw,user_id=0
+41 22 0:36 / /mnt/c rw shared:1 master:2 - tmpfs tmpfs rw
+42 22 0:37 / /mnt/c ro - fuse.chunkmount y rw
+";
+
+    #[test]
+    fn the_mount_table_is_read_with_escapes_and_optional_fields() {
+        assert_eq!(topmost(TABLE, Path::new("/mnt/a b")), Some(TYPE));
+        assert_eq!(topmost(TABLE, Path::new("/mnt/c")), Some(TYPE));
+        assert_eq!(topmost(TABLE, Path::new("/")), Some(&b"ext4"[..]));
+        assert_eq!(topmost(TABLE, Path::new("/mnt")), None);
+    }
+}

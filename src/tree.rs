@@ -1,0 +1,265 @@
+//! The hierarchy: directories of a store, understood one at a time and remembered.
+//!
+//! A directory is opened by fetching the documents that formats put there, and by rendering the documents that the mount shows
+//! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
+
+use crate::array::{Array, Attributes, Format, Group, Node};
+use crate::error::{Error, Kind, Result};
+use crate::format::{self, Context, Documents};
+use crate::limits;
+use crate::store::{Key, ObjectKind, Range, Store};
+use crate::view::{self, Flavour};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+/// What the user chose for the whole mount.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Only this format is looked for.
+    pub only: Option<Format>,
+    /// Keep N5's order of axes.
+    pub source_axes: bool,
+    /// Which documents are shown.
+    pub flavour: Flavour,
+}
+
+/// A document as the mount shows it.
+#[derive(Debug)]
+pub struct Document {
+    /// Its name.
+    pub name: &'static str,
+    /// Its content, or why there is none; made when first looked at.
+    content: OnceLock<Result<Arc<Vec<u8>>>>,
+}
+
+/// A directory, understood.
+#[derive(Debug)]
+pub struct Directory {
+    /// Its key.
+    pub key: Key,
+    /// What it is, or what is wrong with it.
+    pub node: Result<Node>,
+    /// What lies below it belongs to this format when it has no document of its own.
+    pub format: Option<Format>,
+    /// Documents shown.
+    documents: Vec<Document>,
+    /// Time of the last modification of what the documents were made from.
+    pub modified: SystemTime,
+}
+
+impl Directory {
+    /// The array, if it is one.
+    pub fn array(&self) -> Option<&Array> {
+        match &self.node {
+            Ok(Node::Array(array)) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// Names of the documents shown.
+    pub fn documents(&self) -> impl Iterator<Item = &'static str> {
+        self.documents.iter().map(|d| d.name)
+    }
+
+    /// Whether `self` and `other` would show the same.
+    pub fn same(&self, other: &Self) -> bool {
+        let text = |d: &Self| d.documents.iter().map(|d| (d.name, d.content.get().cloned())).collect::<Vec<_>>();
+        self.format == other.format && text(self) == text(other) && self.node.is_ok() == other.node.is_ok()
+    }
+}
+
+/// See the module.
+pub struct Tree {
+    store: Arc<dyn Store>,
+    options: Options,
+}
+
+/// Where the kind of a directory without documents is looked for: its nearest descendants, so many of them at most.
+const PEEKS: u32 = 64;
+/// And so deep.
+const PEEK_DEPTH: u32 = 3;
+
+impl Tree {
+    /// The tree of `store`.
+    pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
+        Self { store, options }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// The options.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Opens the directory `key`, whose parent belongs to `parent`.
+    ///
+    /// # Errors
+    /// Only when the store cannot tell whether the directory is there; what is wrong inside it is kept in the result.
+    pub fn open(&self, key: &Key, parent: Option<Format>) -> Result<Directory> {
+        let meta = self.store.head(key)?;
+        if meta.kind != ObjectKind::Directory {
+            return Err(Error::not_found().about(key));
+        }
+        let mut modified = None;
+        let documents = self.fetch(key, &mut modified);
+        let parent = if key.is_root() { self.options.only } else { parent };
+        let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
+        let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
+        if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
+            node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
+        }
+        let format = match &node {
+            Ok(Node::Directory) => None,
+            Ok(Node::Group(group)) => Some(group.format),
+            Ok(Node::Array(array)) => Some(array.format),
+            Err(e) => {
+                log::log!(e.level(), "{e}");
+                parent
+            }
+        };
+        let documents = match &node {
+            Ok(node) => view::documents(node, self.options.flavour)
+                .into_iter()
+                .map(|(name, content)| Document { name, content: self.content(key, name, content) })
+                .collect(),
+            Err(e) => broken(self.options.flavour, e),
+        };
+        Ok(Directory { key: key.clone(), node, format, documents, modified: modified.unwrap_or(meta.modified) })
+    }
+
+    /// A document's content, if it is known already: consolidated metadata is made on demand.
+    fn content(&self, key: &Key, name: &str, content: Result<Vec<u8>>) -> OnceLock<Result<Arc<Vec<u8>>>> {
+        let cell = OnceLock::new();
+        if name != view::CONSOLIDATED {
+            let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
+            if let Err(e) = &content {
+                log::log!(e.level(), "{e}");
+            }
+            let _ = cell.set(content);
+        }
+        cell
+    }
+
+    /// The content of the document `name` of `directory`; `None` when it shows no such document.
+    pub fn document(&self, directory: &Directory, name: &[u8]) -> Option<(&'static str, Result<Arc<Vec<u8>>>)> {
+        let document = directory.documents.iter().find(|d| d.name.as_bytes() == name)?;
+        let content = document.content.get_or_init(|| {
+            let content = self
+                .consolidated(directory)
+                .map(Arc::new)
+                .map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)));
+            if let Err(e) = &content {
+                log::log!(e.level(), "{e}");
+            }
+            content
+        });
+        Some((document.name, content.clone()))
+    }
+
+    /// Fetches the documents of a directory, and the time of the newest.
+    fn fetch(&self, key: &Key, modified: &mut Option<SystemTime>) -> Documents {
+        let mut documents = Documents::new();
+        for &name in format::DOCUMENTS {
+            let found = key.join(name).and_then(|key| {
+                let mut bytes = Vec::new();
+                let meta = self.store.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes)?;
+                *modified = (*modified).max(Some(meta.modified));
+                Ok(bytes)
+            });
+            match found {
+                Err(e) if e.kind() == Kind::NotFound => {}
+                // A document of another format's name that no reader could want (a directory called `attributes.json`
+                // beside `.zarray`) is judged by `detect`, which knows whether it needs it.
+                found => drop(documents.insert(name, found)),
+            }
+        }
+        documents
+    }
+
+    /// Whether a directory without documents is the root of an N5 container that nobody gave attributes: the nearest
+    /// documents below it are N5's, and do not start a container of their own (they have no `n5` version).
+    fn is_n5_root(&self, key: &Key) -> bool {
+        self.options.only.is_none_or(|only| only == Format::N5) && self.peek_n5(key, PEEK_DEPTH, &mut { PEEKS }) == Some(true)
+    }
+
+    fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Option<bool> {
+        let names = self.store.list(key).ok()?;
+        let mut found = None;
+        for (name, kind) in names.iter() {
+            if kind != ObjectKind::Directory || *budget == 0 {
+                continue;
+            }
+            *budget -= 1;
+            let Ok(child) = key.join(name) else { continue };
+            let documents = self.fetch(&child, &mut None);
+            if documents.is_empty() {
+                if depth > 1 && self.peek_n5(&child, depth - 1, budget) == Some(true) {
+                    found = Some(true);
+                }
+                continue;
+            }
+            match format::detect(&documents, &Context { only: self.options.only, ..Context::default() }) {
+                Ok(Node::Array(array)) if array.format == Format::N5 => found = Some(true),
+                Ok(Node::Group(Group { format: Format::N5, attributes: Ok(attributes), .. }))
+                    if !attributes.contains_key("n5") =>
+                {
+                    found = Some(true);
+                }
+                // A container or a store of its own: this is a folder of stores.
+                _ => return Some(false),
+            }
+        }
+        found
+    }
+
+    /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.
+    fn consolidated(&self, root: &Directory) -> Result<Vec<u8>> {
+        let source = root.key.join(view::CONSOLIDATED)?;
+        let mut bytes = Vec::new();
+        self.store.get(&source, Range::All, None, limits::DOCUMENT, &mut bytes)?;
+        let listed = format::json::parse(&bytes)?;
+        let mut nodes = Vec::new();
+        for path in view::consolidated_paths(&listed)? {
+            match self.open_path(root, &path) {
+                Ok(directory) => {
+                    let documents: Vec<_> = directory
+                        .documents
+                        .iter()
+                        .filter_map(|d| Some((d.name, d.content.get()?.as_ref().ok()?.as_ref().clone())))
+                        .collect();
+                    nodes.push((path, documents));
+                }
+                // Listed but not there, or a name that leads outside: the tree itself is the truth.
+                Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Denied) => {
+                    log::warn!("{source}: lists {path:?}: {}", e.reason());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        view::consolidate(&nodes)
+    }
+
+    fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {
+        let mut directory = self.open(&root.key, None)?;
+        for part in path.split('/').filter(|_| !path.is_empty()) {
+            directory = self.open(&directory.key.join(part)?, directory.format)?;
+        }
+        Ok(directory)
+    }
+}
+
+/// The documents of a directory that could not be understood: all fail with the reason.
+fn broken(flavour: Flavour, e: &Error) -> Vec<Document> {
+    view::broken_documents(flavour)
+        .iter()
+        .map(|&name| {
+            let content = OnceLock::new();
+            let _ = content.set(Err(e.clone()));
+            Document { name, content }
+        })
+        .collect()
+}

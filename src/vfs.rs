@@ -1,0 +1,498 @@
+//! The mounted tree as a file system on inode numbers, without the kernel's types: everything here runs in a test as well.
+//!
+//! A file's inode stands for one version of its content. Without `--refresh` an inode is pinned to the version that was first
+//! opened (or, for files of no format, looked up) until the kernel forgets it; with `--refresh` a new version gets a new
+//! inode. So what the kernel caches under an inode is never a mix: a reader gets the old bytes or [`Kind::Changed`].
+
+mod control;
+mod directory;
+mod file;
+mod inode;
+mod presence;
+
+use crate::array::Array;
+use crate::cache::{Budget, Cache};
+use crate::chunk;
+use crate::error::{Error, Kind, Result};
+use crate::format;
+use crate::store::{Key, Meta, ObjectKind, Store, Version};
+use crate::tree::{Directory, Tree};
+use crate::view::names;
+use inode::{Places, Table};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+pub use control::DIRECTORY as CONTROL_DIRECTORY;
+pub use inode::ROOT;
+
+/// What the user chose for the file system.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Show the whole grid, absent chunks as fill values.
+    pub fill_missing: bool,
+    /// Look again at what is older; `None` for data that does not change.
+    pub refresh: Option<Duration>,
+    /// Most bytes of decoded blocks held.
+    pub cache_size: u64,
+    /// What the source is called.
+    pub name: String,
+}
+
+/// What is told of a file or directory without opening it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub inode: u64,
+    /// File or directory.
+    pub kind: ObjectKind,
+    /// Size in bytes; 0 for a directory.
+    pub size: u64,
+    /// Time of the source's last modification.
+    pub modified: SystemTime,
+    /// Whether the kernel must ask each time (live statistics).
+    pub volatile: bool,
+}
+
+/// A shown directory of the source.
+struct Dir {
+    directory: Directory,
+    chunks: Option<Arc<Chunks>>,
+    looked: Instant,
+}
+
+/// The chunks of an array.
+struct Chunks {
+    key: Key,
+    array: Array,
+    places: Places,
+    slot: usize,
+    modified: SystemTime,
+    presence: presence::Presence,
+    counters: ArrayCounters,
+}
+
+/// Counters of one array.
+#[derive(Debug, Default)]
+struct ArrayCounters {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    encoded: AtomicU64,
+    decoded: AtomicU64,
+    nanoseconds: AtomicU64,
+    errors: AtomicU64,
+}
+
+/// A file that is shown as it is.
+struct File {
+    key: Key,
+    meta: Meta,
+    /// Why it cannot be read: it lies in a directory that could not be understood, and may be an encoded chunk.
+    broken: Option<Error>,
+}
+
+/// A rendered document.
+struct Document {
+    content: Result<Arc<Vec<u8>>>,
+    modified: SystemTime,
+    key: Key,
+}
+
+/// A chunk, or a directory on the way to some (fewer indices than axes).
+#[derive(Clone)]
+struct Place {
+    chunks: Arc<Chunks>,
+    path: Arc<[u64]>,
+    /// The version this inode stands for, where the inode itself carries it (`--refresh`).
+    pin: Option<Version>,
+}
+
+impl Place {
+    fn is_chunk(&self) -> bool {
+        self.path.len() == self.chunks.array.shape.len()
+    }
+
+    fn key(&self) -> Result<Key> {
+        chunk::key(&self.chunks.key, &self.chunks.array, &self.path)
+    }
+}
+
+/// The version that an arithmetic inode stands for; `None` for an absent chunk that is shown as fill values.
+struct Pin {
+    version: Option<Version>,
+    opens: u32,
+}
+
+/// What an inode is.
+#[derive(Clone)]
+enum Thing {
+    Directory(Arc<Dir>),
+    Document(Arc<Document>),
+    File(Arc<File>),
+    Place(Place),
+    Control,
+    Statistics,
+    /// A directory of the untouched source.
+    Raw(Key),
+}
+
+/// What names an entry of the table: parent, name, and the version it stands for (0 where there is only one).
+type TableKey = (u64, Box<[u8]>, u64);
+
+/// See the module.
+pub struct Vfs {
+    tree: Tree,
+    options: Options,
+    cache: Cache,
+    budget: Budget,
+    table: Table<TableKey, Thing>,
+    arrays: RwLock<Vec<Arc<Chunks>>>,
+    root: RwLock<Arc<Dir>>,
+    pins: Mutex<HashMap<u64, Pin>>,
+    files: file::Handles<file::Open>,
+    directories: file::Handles<Arc<directory::Names>>,
+    errors: AtomicU64,
+    reported: Mutex<lru::LruCache<u64, ()>>,
+    started: Instant,
+}
+
+/// Most errors remembered as logged.
+const REPORTED: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
+
+impl Vfs {
+    /// The file system of `tree`.
+    ///
+    /// # Errors
+    /// When the root of the source cannot be opened.
+    pub fn new(tree: Tree, options: Options) -> Result<Self> {
+        let arrays = RwLock::new(Vec::new());
+        let root = Arc::new(dir(tree.open(&Key::root(), None)?, &arrays));
+        let budget = Budget::new((options.cache_size / 4).max(64 << 20));
+        Ok(Self {
+            cache: Cache::new(options.cache_size),
+            budget,
+            table: Table::new(),
+            arrays,
+            root: RwLock::new(root),
+            pins: Mutex::default(),
+            files: file::Handles::default(),
+            directories: file::Handles::default(),
+            errors: AtomicU64::new(0),
+            reported: Mutex::new(lru::LruCache::new(REPORTED)),
+            started: Instant::now(),
+            tree,
+            options,
+        })
+    }
+
+    /// The options.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The root of the source, for those who want to know what was mounted.
+    pub fn root_format(&self) -> Option<crate::array::Format> {
+        self.root.read().directory.format
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.tree.store()
+    }
+
+    /// Counts an error, and logs it once.
+    pub fn report(&self, e: &Error) {
+        if e.kind() == Kind::NotFound {
+            return;
+        }
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        if self.reported.lock().put(digest(&e.to_string()), ()).is_none() {
+            log::log!(e.level(), "{e}");
+        }
+    }
+
+    fn thing(&self, inode: u64) -> Result<Thing> {
+        if inode == ROOT {
+            return Ok(Thing::Directory(self.root()?));
+        }
+        let stale = || Error::new(Kind::Changed, format!("inode {inode} is gone"));
+        if let Some((slot, place)) = inode::unpack(inode) {
+            let chunks = self.arrays.read().get(slot).cloned().ok_or_else(stale)?;
+            let path = inode::path(&chunks.places, place).ok_or_else(stale)?.into();
+            return Ok(Thing::Place(Place { chunks, path, pin: None }));
+        }
+        self.table.get(inode).ok_or_else(stale)
+    }
+
+    /// The root, looked at again when it is older than `--refresh`.
+    fn root(&self) -> Result<Arc<Dir>> {
+        let root = self.root.read().clone();
+        if !self.is_old(&root) {
+            return Ok(root);
+        }
+        let new = self.reopen(&root, None)?;
+        *self.root.write() = new.clone();
+        Ok(new)
+    }
+
+    fn is_old(&self, dir: &Dir) -> bool {
+        self.options.refresh.is_some_and(|age| dir.looked.elapsed() >= age)
+    }
+
+    /// Opens a directory again; what shows the same keeps its chunks and their inodes.
+    fn reopen(&self, old: &Arc<Dir>, parent: Option<crate::array::Format>) -> Result<Arc<Dir>> {
+        let new = self.tree.open(&old.directory.key, parent)?;
+        if new.same(&old.directory) {
+            return Ok(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
+        }
+        Ok(Arc::new(dir(new, &self.arrays)))
+    }
+
+    /// Finds `name` in the directory `parent`, and counts a lookup of what is found.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] when it is positively absent.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr> {
+        match self.thing(parent)? {
+            Thing::Directory(dir) => self.lookup_shown(parent, &dir, name),
+            Thing::Place(place) if !place.is_chunk() => {
+                let path = names::parse(&place.chunks.array, &place.path, name).ok_or_else(Error::not_found)?;
+                self.lookup_place(parent, name, &place.chunks, path)
+            }
+            Thing::Control => self.lookup_control(parent, name),
+            Thing::Raw(key) => self.lookup_raw(parent, name, &key.join(name)?),
+            _ => Err(Error::not_found()),
+        }
+    }
+
+    fn lookup_shown(&self, parent: u64, dir: &Arc<Dir>, name: &[u8]) -> Result<Attr> {
+        if parent == ROOT && name == CONTROL_DIRECTORY {
+            return self.enter(parent, name, 0, || Ok(Thing::Control));
+        }
+        if self.options.refresh.is_none()
+            && let Some((inode, thing)) = self.table.find(&(parent, name.into(), 0))
+        {
+            return self.describe(inode, &thing);
+        }
+        let directory = &dir.directory;
+        if let Some((name, content)) = self.tree.document(directory, name) {
+            let tag = self.tag(|| digest(&content.as_ref().map_err(ToString::to_string)));
+            let (modified, key) = (directory.modified, directory.key.clone());
+            let document = Document { content, modified, key };
+            return self.enter(parent, name.as_bytes(), tag, || Ok(Thing::Document(Arc::new(document))));
+        }
+        if self.is_hidden(directory, name) {
+            return Err(Error::not_found());
+        }
+        if let Some(chunks) = &dir.chunks {
+            if let Some(path) = names::parse(&chunks.array, &[], name) {
+                return self.lookup_place(parent, name, chunks, path);
+            }
+            if names::is_stored_chunk(&chunks.array, name) {
+                return Err(Error::not_found());
+            }
+        }
+        let key = directory.key.join(name)?;
+        let meta = self.store().head(&key)?;
+        if meta.kind == ObjectKind::Directory {
+            return self.lookup_directory(parent, name, &key, dir);
+        }
+        let broken = directory.node.as_ref().err().cloned();
+        let tag = self.tag(|| digest(&meta.version));
+        self.enter(parent, name, tag, || Ok(Thing::File(Arc::new(File { key, meta, broken }))))
+    }
+
+    /// Finds a directory of the source. With `--refresh` it is looked at again, and keeps its inode if it shows the same.
+    fn lookup_directory(&self, parent: u64, name: &[u8], key: &Key, above: &Dir) -> Result<Attr> {
+        let format = above.directory.format;
+        if self.options.refresh.is_none() {
+            return self
+                .enter(parent, name, 0, || Ok(Thing::Directory(Arc::new(dir(self.tree.open(key, format)?, &self.arrays)))));
+        }
+        let new = self.tree.open(key, format)?;
+        let tag = digest(&new.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string));
+        self.enter(parent, name, tag, || Ok(Thing::Directory(Arc::new(dir(new, &self.arrays)))))
+    }
+
+    fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path) -> Result<Attr> {
+        let (path, is_chunk) = match path {
+            names::Path::Prefix(path) => (path, false),
+            names::Path::Chunk(path) => (path, true),
+        };
+        let mut place = Place { chunks: chunks.clone(), path: path.into(), pin: None };
+        if is_chunk && self.options.refresh.is_some() {
+            place.pin = self.chunk_meta(&place)?.map(|m| m.version);
+        } else if let Some(inode) = chunks.places.pack(chunks.slot, &place.path) {
+            return self.describe(inode, &Thing::Place(place));
+        }
+        let tag = self.tag(|| digest(&place.pin));
+        self.enter(parent, name, tag, || Ok(Thing::Place(place)))
+    }
+
+    fn lookup_raw(&self, parent: u64, name: &[u8], key: &Key) -> Result<Attr> {
+        let meta = self.store().head(key)?;
+        let key = key.clone();
+        if meta.kind == ObjectKind::Directory {
+            return self.enter(parent, name, 0, || Ok(Thing::Raw(key)));
+        }
+        let tag = self.tag(|| digest(&meta.version));
+        self.enter(parent, name, tag, || Ok(Thing::File(Arc::new(File { key, meta, broken: None }))))
+    }
+
+    /// The inode of what is called `name`; `make` is asked when it is new. Nothing is entered that cannot be described.
+    fn enter(&self, parent: u64, name: &[u8], tag: u64, make: impl FnOnce() -> Result<Thing>) -> Result<Attr> {
+        let key = (parent, name.into(), tag);
+        let (inode, thing) = match self.table.find(&key) {
+            Some(found) => found,
+            None => {
+                let thing = make()?;
+                let keep = matches!(thing, Thing::Directory(_) | Thing::Control | Thing::Raw(_));
+                self.table.insert(key, thing, keep)
+            }
+        };
+        self.describe(inode, &thing).inspect_err(|_| self.table.forget(inode, 1))
+    }
+
+    /// A tag that tells versions apart, where versions have inodes of their own.
+    fn tag(&self, make: impl FnOnce() -> u64) -> u64 {
+        if self.options.refresh.is_some() { make() } else { 0 }
+    }
+
+    /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
+    fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
+        format::DOCUMENTS.iter().any(|d| d.as_bytes() == name)
+            || (name == b"zarr.json" && !matches!(directory.node, Ok(crate::array::Node::Directory)))
+    }
+
+    /// The kernel gives back `count` lookups of `inode`.
+    pub fn forget(&self, inode: u64, count: u64) {
+        if inode::unpack(inode).is_some() {
+            // The kernel has no page of this inode left, so nothing remains for new bytes to mix with. An open file means
+            // that this is late news: the kernel has met the inode again since.
+            let mut pins = self.pins.lock();
+            if pins.get(&inode).is_some_and(|pin| pin.opens == 0) {
+                pins.remove(&inode);
+            }
+        } else {
+            self.table.forget(inode, count);
+        }
+    }
+
+    /// What is told of `inode`.
+    ///
+    /// # Errors
+    /// As [`Vfs::lookup`].
+    pub fn attr(&self, inode: u64) -> Result<Attr> {
+        self.describe(inode, &self.thing(inode)?)
+    }
+
+    fn describe(&self, inode: u64, thing: &Thing) -> Result<Attr> {
+        let directory = |modified| Attr { inode, kind: ObjectKind::Directory, size: 0, modified, volatile: false };
+        let file = |size, modified| Attr { inode, kind: ObjectKind::File, size, modified, volatile: false };
+        Ok(match thing {
+            Thing::Directory(dir) => directory(dir.directory.modified),
+            Thing::Document(document) => {
+                // A document that cannot be made is there and fails when opened.
+                let size = document.content.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                file(size, document.modified)
+            }
+            Thing::File(shown) => file(shown.meta.size, shown.meta.modified),
+            Thing::Place(place) if place.is_chunk() => {
+                let meta = self.chunk_meta(place)?;
+                let modified = meta.as_ref().map_or(place.chunks.modified, |m| m.modified);
+                file(self.chunk_size(inode, place, meta)?, modified)
+            }
+            Thing::Place(place) => directory(self.prefix_modified(place)?),
+            Thing::Control => directory(self.root.read().directory.modified),
+            Thing::Raw(key) => directory(self.store().head(key)?.modified),
+            Thing::Statistics => Attr { volatile: true, ..file(self.statistics().len() as u64, SystemTime::now()) },
+        })
+    }
+
+    /// What the store tells of a chunk; `None` for an absent one that is shown all the same.
+    fn chunk_meta(&self, place: &Place) -> Result<Option<Meta>> {
+        let key = place.key()?;
+        match self.store().head(&key) {
+            Ok(meta) if meta.kind == ObjectKind::File => Ok(Some(meta)),
+            Ok(_) => Err(Error::corrupt("a directory where a chunk should be").about(&key)),
+            Err(e) if e.kind() == Kind::NotFound && self.options.fill_missing => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The size of a shown chunk: from the metadata; where codecs stay, from the stored size or from decoding.
+    fn chunk_size(&self, inode: u64, place: &Place, meta: Option<Meta>) -> Result<u64> {
+        let array = &place.chunks.array;
+        if let Some(size) = array.chunk_bytes() {
+            return Ok(size);
+        }
+        let Some(meta) = meta else { return Err(Error::not_found()) };
+        if array.stored.chain.is_empty() {
+            return Ok(meta.size);
+        }
+        Ok(self.block(inode, place, Some(meta.version))?.bytes.len() as u64)
+    }
+
+    fn prefix_modified(&self, place: &Place) -> Result<SystemTime> {
+        let chunks = &place.chunks;
+        if chunks.array.stored.reversed || self.options.fill_missing {
+            // The source has no such directory: its directories are those of the last axis shown.
+            return Ok(chunks.modified);
+        }
+        let key = place.key()?;
+        let meta = self.store().head(&key)?;
+        if meta.kind == ObjectKind::Directory { Ok(meta.modified) } else { Err(Error::not_found()) }
+    }
+
+    /// Extended attributes of a file: where its bytes come from. Names without the `user.chunkmount.` before them.
+    ///
+    /// # Errors
+    /// As [`Vfs::lookup`].
+    pub fn xattrs(&self, inode: u64) -> Result<Vec<(&'static str, String)>> {
+        let list = |numbers: &[u64]| format!("{numbers:?}");
+        Ok(match self.thing(inode)? {
+            Thing::Place(place) if place.is_chunk() => {
+                let array = &place.chunks.array;
+                let origin: Vec<u64> = place.path.iter().zip(&array.chunks).map(|(i, c)| i.saturating_mul(*c)).collect();
+                vec![
+                    ("source", self.store().locate(&place.key()?)),
+                    ("codecs", array.stored.chain.names().join(",")),
+                    ("dtype", crate::view::dtype(array)),
+                    ("shape", list(&array.chunks)),
+                    ("origin", list(&origin)),
+                ]
+            }
+            Thing::File(file) => vec![("source", self.store().locate(&file.key))],
+            Thing::Document(document) => vec![("source", document.key.to_string())],
+            _ => Vec::new(),
+        })
+    }
+}
+
+/// Gives an opened directory its chunks and them a slot.
+fn dir(directory: Directory, arrays: &RwLock<Vec<Arc<Chunks>>>) -> Dir {
+    let chunks = directory.array().map(|array| {
+        let mut arrays = arrays.write();
+        let chunks = Arc::new(Chunks {
+            key: directory.key.clone(),
+            array: array.clone(),
+            places: Places::new(array),
+            slot: arrays.len(),
+            modified: directory.modified,
+            presence: presence::Presence::default(),
+            counters: ArrayCounters::default(),
+        });
+        arrays.push(chunks.clone());
+        chunks
+    });
+    Dir { directory, chunks, looked: Instant::now() }
+}
+
+fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    value.hash(&mut hasher);
+    // 0 stands for "only one version".
+    hasher.finish() | 1
+}

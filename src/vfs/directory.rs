@@ -1,0 +1,211 @@
+//! Listings of shown directories: documents, chunks and what belongs to no format, as one snapshot for each open directory.
+
+use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode, presence};
+use crate::error::{Error, Result};
+use crate::store::{Listing, ObjectKind};
+use crate::view::names;
+use std::sync::Arc;
+
+/// Longest listing of a whole grid (`--fill-missing`); the kernel's offsets hold more, but no tool ends on it.
+const GRID_ENTRIES: u128 = 1 << 40;
+
+/// Inode number of an entry that has none yet, as libfuse does; tools that care ask with `stat`.
+const UNKNOWN: u64 = u32::MAX as u64;
+
+/// A snapshot of a directory.
+pub struct Names {
+    inode: u64,
+    listing: Listing,
+    /// Chunks or prefixes that are all shown, and so need no list: those after a prefix, in order.
+    grid: Option<(Arc<Chunks>, Vec<u64>, u64)>,
+    /// Where the names of `listing` can be chunks: these have arithmetic inodes.
+    chunks: Option<(Arc<Chunks>, Vec<u64>)>,
+}
+
+/// An entry of a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Inode number, or a placeholder.
+    pub inode: u64,
+    /// Where the next page starts when this is the last entry of one.
+    pub next: u64,
+    /// File or directory.
+    pub kind: ObjectKind,
+    /// Name.
+    pub name: &'a [u8],
+}
+
+impl Vfs {
+    /// Opens a directory: takes a snapshot of its names, and returns a handle to it.
+    ///
+    /// # Errors
+    /// When the store cannot list it completely.
+    pub fn opendir(&self, inode: u64) -> Result<u64> {
+        let names = match self.thing(inode)? {
+            Thing::Directory(dir) => self.list_shown(inode, &dir)?,
+            Thing::Place(place) if !place.is_chunk() => self.list_place(inode, &place)?,
+            Thing::Control => self.list_control(inode)?,
+            Thing::Raw(key) => Names { inode, listing: self.store().list(&key)?, grid: None, chunks: None },
+            _ => return Err(Error::usage("not a directory")),
+        };
+        Ok(self.directories.add(Arc::new(names)))
+    }
+
+    /// Closes a directory.
+    pub fn releasedir(&self, handle: u64) {
+        self.directories.remove(handle);
+    }
+
+    /// Passes the entries from `offset` on to `add`, until it answers that it is full.
+    ///
+    /// # Errors
+    /// When the handle is not open.
+    pub fn readdir(&self, handle: u64, offset: u64, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<()> {
+        let names = self.directories.get(handle).ok_or_else(|| Error::usage("not an open directory"))?;
+        let mut next = offset;
+        loop {
+            next += 1;
+            let full = match next {
+                1 => add(Entry { inode: names.inode, next, kind: ObjectKind::Directory, name: b"." }),
+                2 => add(Entry {
+                    inode: if names.inode == ROOT { ROOT } else { UNKNOWN },
+                    next,
+                    kind: ObjectKind::Directory,
+                    name: b"..",
+                }),
+                _ => match names.entry(next - 3, next, add) {
+                    Some(full) => full,
+                    None => return Ok(()),
+                },
+            };
+            if full {
+                return Ok(());
+            }
+        }
+    }
+
+    fn list_shown(&self, inode: u64, dir: &Dir) -> Result<Names> {
+        let directory = &dir.directory;
+        let mut listing = Listing::default();
+        for name in directory.documents() {
+            listing.push(name.as_bytes(), ObjectKind::File)?;
+        }
+        let source = self.store().list(&directory.key)?;
+        let mut names = Names { inode, listing, grid: None, chunks: None };
+        let Some(chunks) = &dir.chunks else {
+            for (name, kind) in source.iter().filter(|(name, _)| !self.is_covered(dir, name)) {
+                names.listing.push(name, kind)?;
+            }
+            return Ok(names);
+        };
+        for (name, kind) in source.iter() {
+            if !self.is_covered(dir, name) && !names::is_stored_chunk(&chunks.array, name) {
+                names.listing.push(name, kind)?;
+            }
+        }
+        self.list_chunks(&mut names, chunks, &[], Some(source))?;
+        Ok(names)
+    }
+
+    /// Whether a name of the source is one of the documents shown or hidden.
+    fn is_covered(&self, dir: &Dir, name: &[u8]) -> bool {
+        self.is_hidden(&dir.directory, name) || dir.directory.documents().any(|d| d.as_bytes() == name)
+    }
+
+    fn list_place(&self, inode: u64, place: &Place) -> Result<Names> {
+        let mut names = Names { inode, listing: Listing::default(), grid: None, chunks: None };
+        self.list_chunks(&mut names, &place.chunks, &place.path, None)?;
+        Ok(names)
+    }
+
+    /// Adds the chunks, and the directories on the way to chunks, directly below `prefix`. `source` is the store's listing of
+    /// that directory, where it is known already.
+    fn list_chunks(&self, names: &mut Names, chunks: &Arc<Chunks>, prefix: &[u64], source: Option<Listing>) -> Result<()> {
+        let array = &chunks.array;
+        let grid = array.grid();
+        if self.options.fill_missing && array.kept.is_empty() {
+            let rest = grid.get(prefix.len()..).unwrap_or_default();
+            let shown = if array.separator == b'/' { rest.get(..1).unwrap_or_default() } else { rest };
+            let count = shown.iter().try_fold(1u128, |n, &g| n.checked_mul(u128::from(g))).unwrap_or(u128::MAX);
+            let count = u64::try_from(count).ok().filter(|c| u128::from(*c) <= GRID_ENTRIES);
+            let count =
+                count.ok_or_else(|| Error::too_big("a grid of so many chunks cannot be listed whole").about(&chunks.key))?;
+            names.grid = Some((chunks.clone(), prefix.to_vec(), count));
+            return Ok(());
+        }
+        if self.options.refresh.is_none() {
+            names.chunks = Some((chunks.clone(), prefix.to_vec()));
+        }
+        if array.stored.reversed && grid.len() > 1 {
+            let kind = if prefix.len() + 1 == grid.len() { ObjectKind::File } else { ObjectKind::Directory };
+            for index in presence::next_indices(chunks, self.store(), prefix, self.options.refresh)? {
+                names.listing.push(index.to_string().as_bytes(), kind)?;
+            }
+            return Ok(());
+        }
+        let source = match source {
+            Some(source) => source,
+            None => {
+                let place = Place { chunks: chunks.clone(), path: prefix.into(), pin: None };
+                self.store().list(&place.key()?)?
+            }
+        };
+        for (name, _) in source.iter() {
+            match names::parse(array, prefix, name) {
+                Some(names::Path::Chunk(_)) => names.listing.push(name, ObjectKind::File)?,
+                Some(names::Path::Prefix(_)) => names.listing.push(name, ObjectKind::Directory)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn list_control(&self, inode: u64) -> Result<Names> {
+        let mut listing = Listing::default();
+        for (name, kind) in super::control::ENTRIES {
+            listing.push(name, *kind)?;
+        }
+        Ok(Names { inode, listing, grid: None, chunks: None })
+    }
+}
+
+impl Names {
+    /// Passes the `i`th entry to `add`; `None` after the last.
+    fn entry(&self, i: u64, next: u64, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Option<bool> {
+        let listed = self.listing.len() as u64;
+        if i < listed {
+            let (name, kind) = self.listing.get(usize::try_from(i).ok()?)?;
+            let inode = self.chunks.as_ref().and_then(|(chunks, prefix)| packed(chunks, prefix, name)).unwrap_or(UNKNOWN);
+            return Some(add(Entry { inode, next, kind, name }));
+        }
+        let (chunks, prefix, count) = self.grid.as_ref()?;
+        let i = i - listed;
+        if i >= *count {
+            return None;
+        }
+        let array = &chunks.array;
+        let grid = array.grid();
+        let (name, kind) = if array.separator == b'/' && !grid.is_empty() {
+            let kind = if prefix.len() + 1 == grid.len() { ObjectKind::File } else { ObjectKind::Directory };
+            (i.to_string(), kind)
+        } else {
+            let mut index = vec![0; grid.len()];
+            let mut rest = i;
+            for (slot, g) in index.iter_mut().zip(&grid).rev() {
+                *slot = rest % g;
+                rest /= g;
+            }
+            (names::shown(array, &index), ObjectKind::File)
+        };
+        Some(add(Entry { inode: UNKNOWN, next, kind, name: name.as_bytes() }))
+    }
+}
+
+fn packed(chunks: &Chunks, prefix: &[u64], name: &[u8]) -> Option<u64> {
+    match names::parse(&chunks.array, prefix, name)? {
+        names::Path::Chunk(path) | names::Path::Prefix(path) => chunks.places.pack(chunks.slot, &path),
+    }
+}
+
+/// Keeps [`inode`]'s numbers and the placeholder apart.
+const _: () = assert!(inode::ROOT < UNKNOWN);

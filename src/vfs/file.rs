@@ -1,0 +1,194 @@
+//! Open files: a version pinned at open, and reads from the block cache.
+
+use super::{Chunks, File, Pin, Place, Thing, Vfs};
+use crate::cache::Block;
+use crate::chunk;
+use crate::error::{Error, Kind, Result};
+use crate::limits;
+use crate::store::{Range, Version};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Open things by handle number.
+pub struct Handles<T> {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, T>>,
+}
+
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
+        Self { next: AtomicU64::new(1), open: Mutex::default() }
+    }
+}
+
+impl<T: Clone> Handles<T> {
+    /// Adds an open thing.
+    pub fn add(&self, thing: T) -> u64 {
+        let handle = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open.lock().insert(handle, thing);
+        handle
+    }
+
+    /// The thing of a handle.
+    pub fn get(&self, handle: u64) -> Option<T> {
+        self.open.lock().get(&handle).cloned()
+    }
+
+    /// Closes a handle.
+    pub fn remove(&self, handle: u64) -> Option<T> {
+        self.open.lock().remove(&handle)
+    }
+
+    /// Number of open things.
+    pub fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+}
+
+/// An open file.
+#[derive(Clone)]
+pub enum Open {
+    /// Content in memory.
+    Bytes(Arc<Vec<u8>>),
+    /// A chunk at a version; `None` for an absent chunk that is shown as fill values.
+    Chunk(u64, Place, Option<Version>),
+    /// A file shown as it is.
+    File(u64, Arc<File>),
+}
+
+/// What the kernel is told when a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// The handle to read and release with.
+    pub handle: u64,
+    /// Whether pages that the kernel has of this inode are still right; live content has none.
+    pub keep_cache: bool,
+}
+
+impl Vfs {
+    /// Opens the file `inode` and pins its version.
+    ///
+    /// # Errors
+    /// What makes its content impossible, where that is known without reading it.
+    pub fn open(&self, inode: u64) -> Result<Opened> {
+        let mut keep_cache = true;
+        let open = match self.thing(inode)? {
+            Thing::Document(document) => Open::Bytes(document.content.clone()?),
+            Thing::File(file) => match &file.broken {
+                Some(e) => {
+                    return Err(Error::new(e.kind(), format!("lies in a directory that cannot be read: {e}")).about(&file.key));
+                }
+                None => Open::File(inode, file),
+            },
+            Thing::Place(place) if place.is_chunk() => {
+                let pin = self.pin(inode, &place)?;
+                Open::Chunk(inode, place, pin)
+            }
+            Thing::Statistics => {
+                keep_cache = false;
+                Open::Bytes(Arc::new(self.statistics()))
+            }
+            _ => return Err(Error::usage("a directory")),
+        };
+        Ok(Opened { handle: self.files.add(open), keep_cache })
+    }
+
+    /// The version that `inode` stands for; the present one where nobody opened it since the kernel knows it.
+    fn pin(&self, inode: u64, place: &Place) -> Result<Option<Version>> {
+        if self.options.refresh.is_some() {
+            return Ok(place.pin.clone());
+        }
+        let held = self.pins.lock().get_mut(&inode).map(|pin| {
+            pin.opens += 1;
+            pin.version.clone()
+        });
+        if let Some(version) = held {
+            return Ok(version);
+        }
+        let version = self.chunk_meta(place)?.map(|m| m.version);
+        let mut pins = self.pins.lock();
+        let pin = pins.entry(inode).or_insert(Pin { version, opens: 0 });
+        pin.opens += 1;
+        Ok(pin.version.clone())
+    }
+
+    /// Closes a file.
+    pub fn release(&self, handle: u64) {
+        if let Some(Open::Chunk(inode, ..)) = self.files.remove(handle)
+            && let Some(pin) = self.pins.lock().get_mut(&inode)
+        {
+            pin.opens = pin.opens.saturating_sub(1);
+        }
+    }
+
+    /// Passes `length` bytes from `offset` of an open file to `reply`; fewer only at its end.
+    ///
+    /// # Errors
+    /// By meaning, naming the key; never short data.
+    pub fn read<T>(&self, handle: u64, offset: u64, length: u32, reply: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let open = self.files.get(handle).ok_or_else(|| Error::usage("not an open file"))?;
+        match open {
+            Open::Bytes(bytes) => Ok(reply(part(&bytes, offset, length))),
+            Open::Chunk(inode, place, pin) => Ok(reply(part(&self.block(inode, &place, pin)?.bytes, offset, length))),
+            Open::File(_, file) if file.meta.seekable => {
+                let mut bytes = Vec::new();
+                let range = Range::Part { offset, length: u64::from(length) };
+                let meta = self.store().get(&file.key, range, Some(&file.meta.version), u64::from(length), &mut bytes)?;
+                let expected = Range::Part { offset, length: u64::from(length) }.within(meta.size);
+                if bytes.len() as u64 != expected.1 - expected.0 {
+                    return Err(Error::new(Kind::Unavailable, "the store gave fewer bytes than it holds").about(&file.key));
+                }
+                Ok(reply(&bytes))
+            }
+            Open::File(inode, file) => Ok(reply(part(&self.whole(inode, &file)?.bytes, offset, length))),
+        }
+    }
+
+    /// The decoded block that a chunk file shows.
+    pub(super) fn block(&self, inode: u64, place: &Place, pin: Option<Version>) -> Result<Arc<Block>> {
+        let chunks: &Chunks = &place.chunks;
+        let counters = &chunks.counters;
+        let mut made = false;
+        let result = self.cache.get(inode, pin.as_ref(), || {
+            made = true;
+            if pin.is_none() {
+                return chunk::fill(&chunks.array);
+            }
+            let mut cost = chunk::Cost::default();
+            let block = chunk::read(self.store(), &place.key()?, &chunks.array, pin.as_ref(), &self.budget, &mut cost);
+            counters.encoded.fetch_add(cost.encoded, Ordering::Relaxed);
+            counters.nanoseconds.fetch_add(cost.decode_nanoseconds, Ordering::Relaxed);
+            let block = block.map_err(vanished)?;
+            counters.decoded.fetch_add(block.bytes.len() as u64, Ordering::Relaxed);
+            Ok(block)
+        });
+        if made { &counters.misses } else { &counters.hits }.fetch_add(1, Ordering::Relaxed);
+        if result.is_err() {
+            counters.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// The whole content of a file whose ranges cannot be read by themselves.
+    fn whole(&self, inode: u64, file: &File) -> Result<Arc<Block>> {
+        self.cache.get(inode, Some(&file.meta.version), || {
+            let _share = self.budget.take(file.meta.size);
+            let mut bytes = Vec::new();
+            let pin = Some(&file.meta.version);
+            let meta = self.store().get(&file.key, Range::All, pin, limits::WHOLE_FILE, &mut bytes).map_err(vanished)?;
+            Ok(Block { bytes, version: Some(meta.version) })
+        })
+    }
+}
+
+/// An object that was there when it was opened has changed, whatever the store says of it now.
+fn vanished(e: Error) -> Error {
+    if e.kind() == Kind::NotFound { Error::new(Kind::Changed, "is gone since it was opened").about(e) } else { e }
+}
+
+fn part(bytes: &[u8], offset: u64, length: u32) -> &[u8] {
+    let (start, end) = Range::Part { offset, length: u64::from(length) }.within(bytes.len() as u64);
+    usize::try_from(start).ok().zip(usize::try_from(end).ok()).and_then(|(start, end)| bytes.get(start..end)).unwrap_or_default()
+}
