@@ -1,0 +1,79 @@
+//! The arrows between modules point one way. This is the list; `docs/architecture.md` draws it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const ARROWS: &[(&str, &[&str])] = &[
+    ("main", &["cli", "mount"]),
+    ("mount", &["cli", "fuse", "vfs", "tree", "source", "store"]),
+    ("cli", &["array", "view"]),
+    ("source", &["store"]),
+    ("fuse", &["vfs", "store"]),
+    ("vfs", &["tree", "view", "format", "chunk", "cache", "store", "array"]),
+    ("tree", &["view", "format", "store", "array"]),
+    ("chunk", &["view", "format", "codec", "block", "cache", "store", "array"]),
+    ("view", &["format", "codec", "array"]),
+    ("format", &["array", "codec"]),
+    ("block", &["array"]),
+    ("codec", &["array"]),
+    ("array", &["codec"]),
+    ("cache", &["store"]),
+    ("store", &[]),
+    ("error", &[]),
+    ("limits", &[]),
+    ("lib", &[]),
+];
+
+#[test]
+fn modules_use_only_what_lies_below_them() {
+    let arrows: BTreeMap<_, _> = ARROWS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for file in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+        let relative = file.strip_prefix(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap().with_extension("");
+        let room = relative.components().next().unwrap().as_os_str().to_str().unwrap().to_owned();
+        let allowed = arrows.get(room.as_str()).unwrap_or_else(|| panic!("{room} is in no list of arrows"));
+        let text = std::fs::read_to_string(&file).unwrap();
+        // Tests may use anything.
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        for line in text.lines().filter(|l| !l.trim_start().starts_with("//")) {
+            for prefix in ["crate::", "chunkmount::"] {
+                for (at, _) in line.match_indices(prefix) {
+                    let rest = &line[at + prefix.len()..];
+                    let names: Vec<&str> = match rest.strip_prefix('{') {
+                        Some(list) => list.split('}').next().unwrap().split(',').map(|n| n.trim().split(':').next().unwrap()).collect(),
+                        None => vec![rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap()],
+                    };
+                    for name in names {
+                        let known = arrows.contains_key(name) && name != room;
+                        if known && !["error", "limits"].contains(&name) && !allowed.contains(&name) {
+                            wrong.push(format!("{}: {room} -> {name}", file.display()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn files_stay_readable() {
+    for file in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("//!"), "{}: begins with no sentence of what it is", file.display());
+        assert!(text.lines().count() <= 520, "{}: too long", file.display());
+    }
+}
+
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(sources(&path)),
+            false if path.extension().is_some_and(|e| e == "rs") => found.push(path),
+            false => {}
+        }
+    }
+    found
+}
