@@ -3,6 +3,7 @@
 #![doc = include_str!("../docs/architecture.md")]
 
 pub mod array;
+pub mod block;
 pub mod codec;
 pub mod error;
 pub mod format;
