@@ -4,7 +4,30 @@
 //! length of the result is known before anything is allocated, and each stage's own length follows from it, so that a header
 //! that claims more, or a stream that goes on for ever, ends in an error.
 
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+mod blosc;
+mod bzip2;
+mod checksum;
+pub mod config;
+mod deflate;
+mod lz4;
+mod number;
+mod packbits;
+mod shuffle;
+mod xz;
+mod zstd;
+
+pub use checksum::{Location, Sum};
+pub use config::{from_n5, from_numcodecs, is_object_codec};
+pub use lz4::Framing;
+pub use number::Number;
+pub use xz::Lzma;
+
 use crate::error::{Error, Result};
+use crate::limits;
+use std::borrow::Cow;
+use std::io::Read;
 
 /// How long the result of a stage must be, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,11 +38,177 @@ pub enum Length {
     AtMost(usize),
 }
 
+impl Length {
+    /// The most bytes that fit.
+    pub fn bound(self) -> usize {
+        match self {
+            Self::Exact(n) | Self::AtMost(n) => n,
+        }
+    }
+
+    /// Whether a result of `length` bytes fits.
+    pub fn allows(self, length: usize) -> bool {
+        match self {
+            Self::Exact(n) => length == n,
+            Self::AtMost(n) => length <= n,
+        }
+    }
+
+    /// The same kind of length, with another number.
+    fn map(self, f: impl FnOnce(usize) -> usize) -> Self {
+        match self {
+            Self::Exact(n) => Self::Exact(f(n)),
+            Self::AtMost(n) => Self::AtMost(f(n)),
+        }
+    }
+
+    /// An error unless `length` bytes, claimed or decoded by `codec`, are what is expected.
+    fn check(self, codec: &str, length: usize) -> Result<()> {
+        if self.allows(length) { Ok(()) } else { Err(self.mismatch(codec, length)) }
+    }
+
+    fn mismatch(self, codec: &str, length: impl std::fmt::Display) -> Error {
+        match self {
+            Self::Exact(n) => Error::corrupt(format!("{codec}: {length} bytes where {n} are expected")),
+            Self::AtMost(n) => Error::corrupt(format!("{codec}: {length} bytes where at most {n} are expected")),
+        }
+    }
+
+    fn longer(self, codec: &str) -> Error {
+        self.mismatch(codec, format_args!("more than {}", self.bound()))
+    }
+}
+
 /// One codec with what decoding needs of its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Codec {
-    /// gzip, also of several members.
+    /// gzip ([RFC 1952](https://www.rfc-editor.org/rfc/rfc1952)), also of several members, also padded with zeros.
     Gzip,
+    /// zlib ([RFC 1950](https://www.rfc-editor.org/rfc/rfc1950)).
+    Zlib,
+    /// gzip or zlib, told apart by their magic: N5 writers disagree on what `gzip` stands for.
+    GzipOrZlib,
+    /// bzip2, also of several streams.
+    Bzip2,
+    /// xz, LZMA or raw LZMA filters.
+    Lzma(Lzma),
+    /// LZ4 in one of its framings.
+    Lz4(Framing),
+    /// Zstandard frames, also skippable ones ([RFC 8878](https://www.rfc-editor.org/rfc/rfc8878)).
+    Zstd,
+    /// A Blosc 1 frame.
+    Blosc,
+    /// Four bytes of checksum before or after the data, little-endian.
+    Checksum(Sum, Location),
+    /// The bytes of all elements regrouped by significance; elements of so many bytes, bytes that are left over unchanged.
+    Shuffle(usize),
+    /// Differences of neighbours.
+    Delta {
+        /// Type of the decoded elements.
+        decoded: Number,
+        /// Type of the stored differences.
+        encoded: Number,
+    },
+    /// `(x - offset) * scale`, rounded.
+    FixedScaleOffset {
+        /// Type of the decoded elements.
+        decoded: Number,
+        /// Type of the stored elements.
+        encoded: Number,
+        /// Multiplied by when encoding.
+        scale: f64,
+        /// Subtracted before that.
+        offset: f64,
+    },
+    /// Elements cast to another type; also `quantize`, which is that and a loss of precision.
+    AsType {
+        /// Type of the decoded elements.
+        decoded: Number,
+        /// Type of the stored elements.
+        encoded: Number,
+    },
+    /// Eight booleans in a byte, first in the highest bit, after a byte that counts the unused bits.
+    PackBits,
+    /// A codec whose decoding changes nothing, with its name (`bitround`).
+    Identity(&'static str),
+}
+
+impl Codec {
+    /// The name as a person knows it: numcodecs' id.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Gzip | Self::GzipOrZlib => "gzip",
+            Self::Zlib => "zlib",
+            Self::Bzip2 => "bz2",
+            Self::Lzma(_) => "lzma",
+            Self::Lz4(_) => "lz4",
+            Self::Zstd => "zstd",
+            Self::Blosc => "blosc",
+            Self::Checksum(sum, _) => sum.name(),
+            Self::Shuffle(_) => "shuffle",
+            Self::Delta { .. } => "delta",
+            Self::FixedScaleOffset { .. } => "fixedscaleoffset",
+            Self::AsType { .. } => "astype",
+            Self::PackBits => "packbits",
+            Self::Identity(name) => name,
+        }
+    }
+
+    /// How long the encoded bytes are for a result of `length`.
+    fn encoded_length(&self, length: Length) -> Length {
+        match self {
+            Self::Shuffle(_) | Self::Identity(_) => length,
+            Self::Checksum(..) => length.map(|n| n.saturating_add(4)),
+            Self::Delta { decoded, encoded }
+            | Self::AsType { decoded, encoded }
+            | Self::FixedScaleOffset { decoded, encoded, .. } => {
+                length.map(|n| n.div_ceil(decoded.size()).saturating_mul(encoded.size()))
+            }
+            Self::PackBits => length.map(|n| n.div_ceil(8).saturating_add(1)),
+            Self::Gzip
+            | Self::Zlib
+            | Self::GzipOrZlib
+            | Self::Bzip2
+            | Self::Lzma(_)
+            | Self::Lz4(_)
+            | Self::Zstd
+            | Self::Blosc => {
+                let bound = u64::try_from(length.bound()).unwrap_or(u64::MAX);
+                Length::AtMost(usize::try_from(limits::encoded(bound)).unwrap_or(usize::MAX))
+            }
+        }
+    }
+
+    /// Undoes this codec. The result borrows from the input where the input holds it.
+    fn decode<'a>(&self, encoded: Cow<'a, [u8]>, length: Length) -> Result<Cow<'a, [u8]>> {
+        Ok(Cow::Owned(match self {
+            Self::Gzip => deflate::gzip(&encoded, length)?,
+            Self::Zlib => deflate::zlib(&encoded, length)?,
+            Self::GzipOrZlib => deflate::either(&encoded, length)?,
+            Self::Bzip2 => bzip2::decode(&encoded, length)?,
+            Self::Lzma(lzma) => lzma.decode(&encoded, length)?,
+            Self::Lz4(framing) => lz4::decode(*framing, &encoded, length)?,
+            Self::Zstd => zstd::decode(&encoded, length)?,
+            Self::Blosc => blosc::decode(&encoded, length)?,
+            Self::Checksum(sum, location) => return checksum::decode(*sum, *location, encoded, length),
+            Self::Shuffle(0 | 1) | Self::Identity(_) => {
+                length.check(self.name(), encoded.len())?;
+                return Ok(encoded);
+            }
+            Self::Shuffle(size) => {
+                length.check("shuffle", encoded.len())?;
+                let mut decoded = vec![0; encoded.len()];
+                shuffle::unshuffle(&encoded, &mut decoded, *size);
+                decoded
+            }
+            Self::Delta { decoded, encoded: stored } => number::delta(&encoded, *decoded, *stored, length)?,
+            Self::FixedScaleOffset { decoded, encoded: stored, scale, offset } => {
+                number::fixed_scale_offset(&encoded, *decoded, *stored, (*scale, *offset), length)?
+            }
+            Self::AsType { decoded, encoded: stored } => number::cast(&encoded, *decoded, *stored, length)?,
+            Self::PackBits => packbits::decode(&encoded, length)?,
+        }))
+    }
 }
 
 /// Codecs in the order in which they were applied when writing.
@@ -34,8 +223,8 @@ impl Chain {
     /// # Errors
     /// [`crate::error::Kind::TooBig`] over [`crate::limits::CODECS`].
     pub fn new(codecs: Vec<Codec>) -> Result<Self> {
-        if codecs.len() > crate::limits::CODECS {
-            return Err(Error::too_big(format!("{} codecs; at most {} are read", codecs.len(), crate::limits::CODECS)));
+        if codecs.len() > limits::CODECS {
+            return Err(Error::too_big(format!("{} codecs; at most {} are read", codecs.len(), limits::CODECS)));
         }
         Ok(Self { codecs })
     }
@@ -47,20 +236,84 @@ impl Chain {
 
     /// The most encoded bytes that can stand for a result of `length`; exact where no codec compresses.
     pub fn encoded_length(&self, length: Length) -> Length {
-        length
+        self.codecs.iter().fold(length, |length, codec| codec.encoded_length(length))
     }
 
     /// Undoes the chain: `encoded` becomes a result of `length`.
     ///
     /// # Errors
-    /// [`crate::error::Kind::Corrupt`] when the bytes are not what a writer produces, or give another length.
+    /// [`crate::error::Kind::Corrupt`] when the bytes are not what a writer produces, or give another length;
+    /// [`crate::error::Kind::Unsupported`] for a variant of a format that is not read;
+    /// [`crate::error::Kind::TooBig`] when a stream asks for more working memory than its result justifies.
     pub fn decode(&self, encoded: &[u8], length: Length) -> Result<Vec<u8>> {
-        let _ = (encoded, length);
-        Err(Error::unsupported("not yet"))
+        Ok(self.run(Cow::Borrowed(encoded), length)?.into_owned())
+    }
+
+    /// The same as [`Chain::decode`], giving the input back without a copy where there is nothing to undo.
+    ///
+    /// # Errors
+    /// As [`Chain::decode`].
+    pub fn decode_owned(&self, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>> {
+        Ok(self.run(Cow::Owned(encoded), length)?.into_owned())
+    }
+
+    fn run<'a>(&self, encoded: Cow<'a, [u8]>, length: Length) -> Result<Cow<'a, [u8]>> {
+        // The length that each codec must decode to, first codec first; `outermost` is that of the encoded bytes.
+        let mut lengths = Vec::with_capacity(self.codecs.len());
+        let outermost = self.codecs.iter().fold(length, |length, codec| {
+            lengths.push(length);
+            codec.encoded_length(length)
+        });
+        outermost.check("encoded bytes", encoded.len())?;
+        self.codecs.iter().zip(lengths).rev().try_fold(encoded, |bytes, (codec, length)| codec.decode(bytes, length))
     }
 
     /// Names of the codecs as a person knows them, in the order of writing (`shuffle`, `zlib`).
     pub fn names(&self) -> Vec<String> {
-        Vec::new()
+        self.codecs.iter().map(|codec| codec.name().to_owned()).collect()
     }
 }
+
+/// Makes room in `out` for one byte more than it holds, and for all that `length` allows where that is exact. The byte over
+/// the bound is there to find out that a stream goes on. Every streaming decoder grows its result here and nowhere else.
+fn grow(out: &mut Vec<u8>, length: Length) -> Result<()> {
+    const FIRST: usize = 64 << 10;
+    if out.len() < out.capacity() {
+        return Ok(());
+    }
+    let limit = length.bound().saturating_add(1);
+    let wanted = match length {
+        Length::Exact(_) => limit,
+        Length::AtMost(_) => out.len().saturating_mul(2).max(FIRST).min(limit),
+    };
+    let more = wanted.saturating_sub(out.len()).max(1);
+    out.try_reserve_exact(more).map_err(|_| Error::too_big(format!("no memory for a result of {wanted} bytes")))
+}
+
+/// Reads `reader` to its end, appending to `out`, which must not get longer than `length` allows.
+fn read_all(reader: &mut impl Read, out: &mut Vec<u8>, length: Length, codec: &str) -> Result<()> {
+    const STEP: usize = 256 << 10;
+    loop {
+        grow(out, length)?;
+        let old = out.len();
+        out.resize(out.capacity().min(old.saturating_add(STEP)), 0);
+        let read = reader.read(out.get_mut(old..).unwrap_or_default());
+        let got = *read.as_ref().unwrap_or(&0);
+        out.truncate(old.saturating_add(got));
+        read.map_err(|e| Error::corrupt(format!("{codec}: {e}")))?;
+        if out.len() > length.bound() {
+            return Err(length.longer(codec));
+        }
+        if got == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// The little-endian number at `at`.
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests;

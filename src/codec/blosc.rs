@@ -1,0 +1,167 @@
+//! Blosc 1 frames ([format](https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst)).
+//!
+//! A frame is a header of 16 bytes, an offset for each block, and the blocks. A block is one stream, or as many as an element
+//! has bytes; each stream is compressed on its own, or stored where that is not shorter. Blocks are shuffled before they are
+//! compressed. The last block may be shorter; it is never split. All numbers are 32 bits, little-endian.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+mod lz;
+
+use super::{Length, deflate, lz4, shuffle, u32_at, zstd};
+use crate::error::{Error, Result};
+use std::cell::RefCell;
+
+const HEADER: usize = 16;
+/// The format of all versions of C-Blosc 1.
+const VERSION: u8 = 2;
+
+const SHUFFLED: u8 = 0x01;
+const STORED: u8 = 0x02;
+const BIT_SHUFFLED: u8 = 0x04;
+const RESERVED: u8 = 0x08;
+const UNSPLIT: u8 = 0x10;
+
+/// A block is split when an element has no more bytes than this...
+const MOST_STREAMS: usize = 16;
+/// ... and each stream has at least so many.
+const LEAST_STREAM: usize = 128;
+
+/// Working memory that is kept for the next frame: larger blocks are rare.
+const KEPT: usize = 8 << 20;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
+}
+
+/// A shuffled block, and the planes in which bit shuffle is undone.
+#[derive(Default)]
+struct Scratch {
+    block: Vec<u8>,
+    planes: Vec<u8>,
+}
+
+struct Frame<'a> {
+    bytes: &'a [u8],
+    flags: u8,
+    item: usize,
+    block: usize,
+    /// Bytes of header and offsets: no block begins before.
+    head: usize,
+}
+
+/// Undoes a Blosc frame.
+pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
+    let header: &[u8; HEADER] = encoded
+        .first_chunk()
+        .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for a header", encoded.len())))?;
+    let &[version, _, flags, item, ..] = header;
+    if version != VERSION {
+        return Err(Error::unsupported(format!("a blosc frame of version {version}; {VERSION} is read")));
+    }
+    if flags & RESERVED != 0 || flags & (SHUFFLED | BIT_SHUFFLED) == SHUFFLED | BIT_SHUFFLED {
+        return Err(Error::unsupported(format!("a blosc frame with flags {flags:#04x}, which Blosc 1 does not have")));
+    }
+    let field = |at| u32_at(header, at).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    let (decoded, block, claimed) = (field(4), field(8), field(12));
+    length.check("blosc", decoded)?;
+    if claimed != encoded.len() {
+        return Err(Error::corrupt(format!("blosc: a frame of {} bytes that claims {claimed}", encoded.len())));
+    }
+    if decoded == 0 {
+        return Ok(Vec::new());
+    }
+    if item == 0 || block == 0 {
+        return Err(Error::corrupt(format!("blosc: elements of {item} bytes in blocks of {block}")));
+    }
+    let body = encoded.get(HEADER..).unwrap_or_default();
+    if flags & STORED != 0 {
+        Length::Exact(decoded).check("blosc: stored", body.len())?;
+        return Ok(body.to_vec());
+    }
+    let offsets = decoded.div_ceil(block).saturating_mul(4);
+    let head = HEADER.saturating_add(offsets);
+    let starts = encoded
+        .get(HEADER..head)
+        .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for {offsets} bytes of offsets", encoded.len())))?;
+    let frame = Frame { bytes: encoded, flags, item: usize::from(item), block, head };
+    let mut out = vec![0; decoded];
+    let (starts, _) = starts.as_chunks::<4>();
+    SCRATCH.with_borrow_mut(|scratch| {
+        let result = out.chunks_mut(block).zip(starts).try_for_each(|(out, start)| {
+            let start = usize::try_from(u32::from_le_bytes(*start)).unwrap_or(usize::MAX);
+            frame.block(start, out, scratch)
+        });
+        if scratch.block.capacity() > KEPT || scratch.planes.capacity() > KEPT {
+            *scratch = Scratch::default();
+        }
+        result
+    })?;
+    Ok(out)
+}
+
+impl Frame<'_> {
+    /// Decodes the block that begins at `start` into `out`, which has its length.
+    fn block(&self, start: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+        let streams = self
+            .bytes
+            .get(start..)
+            .filter(|_| start >= self.head)
+            .ok_or_else(|| Error::corrupt(format!("blosc: a block at byte {start} of {}", self.bytes.len())))?;
+        let item = self.item;
+        let whole = out.len() == self.block;
+        let split = self.flags & UNSPLIT == 0
+            && whole
+            && item <= MOST_STREAMS
+            && out.len().checked_div(item).is_some_and(|n| n >= LEAST_STREAM);
+        let count = if split { item } else { 1 };
+        let bits = self.flags & BIT_SHUFFLED != 0;
+        if bits || (self.flags & SHUFFLED != 0 && item > 1) {
+            let Scratch { block, planes } = scratch;
+            block.resize(out.len(), 0);
+            self.streams(streams, block, count)?;
+            if bits {
+                shuffle::bit_unshuffle(block, out, item, planes);
+            } else {
+                shuffle::unshuffle(block, out, item);
+            }
+            return Ok(());
+        }
+        self.streams(streams, out, count)
+    }
+
+    /// Decodes `count` streams of equal decoded length into `out`.
+    fn streams(&self, mut bytes: &[u8], out: &mut [u8], count: usize) -> Result<()> {
+        let each = out.len().checked_div(count).unwrap_or(0);
+        if each.checked_mul(count) != Some(out.len()) {
+            return Err(Error::corrupt(format!("blosc: a block of {} bytes in {count} streams", out.len())));
+        }
+        for out in out.chunks_mut(each.max(1)) {
+            let cut = || Error::corrupt("blosc: a stream leads out of the frame");
+            let size = usize::try_from(u32_at(bytes, 0).ok_or_else(cut)?).unwrap_or(usize::MAX);
+            let (stream, rest) = bytes.get(4..).and_then(|b| b.split_at_checked(size)).ok_or_else(cut)?;
+            bytes = rest;
+            if size == out.len() {
+                out.copy_from_slice(stream);
+                continue;
+            }
+            let (name, done) = match self.flags >> 5 {
+                0 => ("blosclz", lz::into(stream, out)),
+                1 => ("lz4", lz4::into(stream, out)),
+                2 => ("snappy", snappy(stream, out)),
+                3 => ("zlib", deflate::zlib_into(stream, out)),
+                4 => ("zstd", zstd::into(stream, out)),
+                n => return Err(Error::unsupported(format!("a blosc frame with compressor {n}"))),
+            };
+            if done.is_none() {
+                return Err(Error::corrupt(format!("blosc: a stream of {name} that is not {} bytes", out.len())));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn snappy(stream: &[u8], out: &mut [u8]) -> Option<()> {
+    let n = snap::raw::Decoder::new().decompress(stream, out).ok()?;
+    (n == out.len()).then_some(())
+}
