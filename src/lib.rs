@@ -7,4 +7,5 @@ pub mod codec;
 pub mod error;
 pub mod format;
 pub mod limits;
+pub mod source;
 pub mod store;
