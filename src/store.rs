@@ -4,6 +4,7 @@
 //! absent, or with an error; it never shortens a read or a listing. All calls block, and may come from many threads.
 
 pub mod dir;
+pub mod faulty;
 pub mod mem;
 pub mod zip;
 
@@ -257,4 +258,24 @@ pub struct Requests {
     pub list: u64,
     /// Bytes read.
     pub bytes: u64,
+}
+
+// A length in memory as a 64-bit count; lossless on every supported target.
+pub(crate) fn len64(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+// Makes room for exactly `more` bytes, or says that there is no memory for them.
+pub(crate) fn reserve(buffer: &mut Vec<u8>, more: usize) -> Result<()> {
+    buffer.try_reserve_exact(more).map_err(|_| Error::too_big(format!("no memory for {more} bytes")))
+}
+
+// Makes a buffer `length` long without zeroing what it holds already; the content is to be overwritten.
+pub(crate) fn sized(buffer: &mut Vec<u8>, length: usize) -> Result<()> {
+    if buffer.capacity() < length {
+        *buffer = Vec::new();
+        reserve(buffer, length)?;
+    }
+    buffer.resize(length, 0);
+    Ok(())
 }

@@ -1,0 +1,205 @@
+//! What a person names as SOURCE, as an open store.
+//!
+//! A path is taken literally; what begins with a scheme is a URL, with percent-encoding and, after `#`, the hints of netCDF
+//! (`mode=nczarr,zip`). Zip archives are told by content, never by name. The store is opened at once, so that a wrong SOURCE
+//! fails with one line that names it.
+
+use crate::error::{Error, Result};
+use crate::store::dir::{DirOptions, DirStore};
+use crate::store::zip::ZipStore;
+use crate::store::{Key, Store};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The words of `mode=` that are understood.
+const MODES: [&str; 6] = ["file", "zip", "zarr", "nczarr", "xarray", "noxarray"];
+
+/// How a source is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Follow symbolic links that lead outside a directory.
+    pub follow_symlinks: bool,
+}
+
+/// An open source.
+pub struct Opened {
+    /// Where its bytes come from.
+    pub store: Arc<dyn Store>,
+    /// Its name, as `df` shows it: the real path.
+    pub name: String,
+    /// The local file or directory, without links; a mount point must not lie in it.
+    pub path: Option<PathBuf>,
+    /// Time of the last modification of the file or directory.
+    pub modified: SystemTime,
+    /// The words of `mode=`; those that name a format are hints for its detection.
+    pub mode: Vec<String>,
+}
+
+/// Opens `source`.
+///
+/// # Errors
+/// [`Kind::NotFound`](crate::error::Kind::NotFound) where there is nothing; [`Kind::Unsupported`](crate::error::Kind::Unsupported) for what is neither directory nor
+/// file, and for schemes that are not read; [`Kind::Corrupt`](crate::error::Kind::Corrupt) for a file that is no zip archive or a damaged one;
+/// [`Kind::Usage`](crate::error::Kind::Usage) for a URL that makes no sense or whose mode contradicts the content.
+pub fn open(source: impl AsRef<std::ffi::OsStr>, options: Options) -> Result<Opened> {
+    let source = source.as_ref();
+    let shown = source.to_string_lossy().into_owned();
+    let (path, mode) = parse(source.as_bytes()).map_err(|e| e.about(&shown))?;
+    local(&path, mode, options).map_err(|e| e.about(&shown))
+}
+
+// The local path and the mode words that a source names.
+fn parse(source: &[u8]) -> Result<(PathBuf, Vec<String>)> {
+    let literal = || Ok((PathBuf::from(OsString::from_vec(source.to_vec())), Vec::new()));
+    if source.is_empty() {
+        return Err(Error::usage("no SOURCE"));
+    }
+    let Some(scheme) = scheme(source) else { return literal() };
+    let rest = source.get(scheme.len() + 1..).unwrap_or_default();
+    match scheme.to_ascii_lowercase().as_str() {
+        "file" => {}
+        "s3" | "gs" | "gcs" | "az" | "abfs" | "abfss" | "http" | "https" => {
+            return Err(Error::unsupported(format!(
+                "object stores and web servers ({scheme}://) are not supported in this version"
+            )));
+        }
+        _ if rest.starts_with(b"//") => return Err(Error::unsupported(format!("{scheme}:// is no scheme that is read"))),
+        _ => return literal(),
+    }
+    let (place, fragment) = match rest.iter().position(|&b| b == b'#') {
+        Some(hash) => (rest.get(..hash).unwrap_or_default(), rest.get(hash + 1..).unwrap_or_default()),
+        None => (rest, &b""[..]),
+    };
+    let place = place.strip_prefix(b"//").unwrap_or(place);
+    // The only host that a file can be on; anything else is a relative path, which netCDF allows.
+    let place = place.strip_prefix(b"localhost").filter(|p| p.starts_with(b"/")).unwrap_or(place);
+    let path = decode(place)?;
+    if path.is_empty() {
+        return Err(Error::usage("a URL without a path"));
+    }
+    Ok((PathBuf::from(OsString::from_vec(path)), modes(fragment)?))
+}
+
+// The scheme of a URL: letters before `://`, or `file:` alone.
+fn scheme(source: &[u8]) -> Option<&str> {
+    let colon = source.iter().position(|&b| b == b':')?;
+    let scheme = std::str::from_utf8(source.get(..colon)?).ok()?;
+    let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let after = source.get(colon + 1..)?;
+    (named && (after.starts_with(b"//") || scheme.eq_ignore_ascii_case("file") && after.starts_with(b"/"))).then_some(scheme)
+}
+
+fn decode(text: &[u8]) -> Result<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|&b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
+        match (digit(), digit()) {
+            (Some(high), Some(low)) if high << 4 | low != 0 => decoded.push(high << 4 | low),
+            _ => return Err(Error::usage("a % in a URL must be followed by two hexadecimal digits, and not stand for NUL")),
+        }
+    }
+    Ok(decoded)
+}
+
+fn modes(fragment: &[u8]) -> Result<Vec<String>> {
+    let fragment = decode(fragment)?;
+    let fragment = String::from_utf8_lossy(&fragment);
+    let mut words = Vec::new();
+    for part in fragment.split('&').filter(|p| !p.is_empty()) {
+        let Some(list) = part.strip_prefix("mode=") else {
+            return Err(Error::usage(format!("\"{part}\" after # is not understood; mode=... is")));
+        };
+        for word in list.split(',').map(|w| w.trim().to_ascii_lowercase()).filter(|w| !w.is_empty()) {
+            if !MODES.contains(&word.as_str()) {
+                return Err(Error::usage(format!("mode \"{word}\" is not understood; {} are", MODES.join(", "))));
+            }
+            words.push(word);
+        }
+    }
+    let has = |word: &str| words.iter().any(|w| w == word);
+    for (one, other) in [("file", "zip"), ("xarray", "noxarray")] {
+        if has(one) && has(other) {
+            return Err(Error::usage(format!("mode names both {one} and {other}")));
+        }
+    }
+    Ok(words)
+}
+
+fn local(path: &Path, mode: Vec<String>, options: Options) -> Result<Opened> {
+    let real = std::fs::canonicalize(path)?;
+    let metadata = std::fs::metadata(&real)?;
+    let has = |word: &str| mode.iter().any(|w| w == word);
+    let store: Arc<dyn Store> = if metadata.is_dir() {
+        if has("zip") {
+            return Err(Error::usage("mode=zip is asked for, and this is a directory"));
+        }
+        Arc::new(DirStore::open(&real, DirOptions { follow_symlinks: options.follow_symlinks })?)
+    } else if metadata.is_file() {
+        if has("file") {
+            return Err(Error::usage("mode=file (a directory) is asked for, and this is a file"));
+        }
+        let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
+            return Err(Error::unsupported("a file without a directory"));
+        };
+        let key = Key::root().join(name.as_bytes())?;
+        // The container names itself by its place in its folder; the person's own words say more.
+        let opened = DirStore::open(folder, DirOptions::default()).and_then(|folder| ZipStore::open(Arc::new(folder), key));
+        Arc::new(opened.map_err(|e| Error::new(e.kind(), e.reason()))?)
+    } else {
+        return Err(Error::unsupported("neither a directory nor a regular file"));
+    };
+    let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+    Ok(Opened { store, name: real.display().to_string(), path: Some(real), modified, mode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn parsed(source: &str) -> (String, String) {
+        let (path, mode) = parse(source.as_bytes()).unwrap();
+        (path.to_str().unwrap().to_owned(), mode.join(","))
+    }
+
+    fn refused(source: &str) -> Kind {
+        parse(source.as_bytes()).unwrap_err().kind()
+    }
+
+    #[test]
+    fn sources_are_paths_or_urls() {
+        for (source, path, mode) in [
+            ("a/b.zarr", "a/b.zarr", ""),
+            ("a%20b#mode=zip", "a%20b#mode=zip", ""),
+            ("a:b", "a:b", ""),
+            ("file:///a/b%20c.zip#mode=nczarr,zip", "/a/b c.zip", "nczarr,zip"),
+            ("file://localhost/a", "/a", ""),
+            ("file:/a", "/a", ""),
+            ("FILE://rel/a#mode=NCZarr", "rel/a", "nczarr"),
+            ("file:a", "file:a", ""),
+        ] {
+            assert_eq!(parsed(source), (path.to_owned(), mode.to_owned()), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for source in
+            ["", "file://", "file:///a%2", "file:///a%00b", "file:///a#mode=bytes", "file:///a#mode=zip,file", "file:///a#x=y"]
+        {
+            assert_eq!(refused(source), Kind::Usage, "{source}");
+        }
+        for source in ["s3://b/k", "gs://b", "az://b", "https://h/p", "http://h", "ftp://h/p", "S3://b"] {
+            assert_eq!(refused(source), Kind::Unsupported, "{source}");
+        }
+    }
+}

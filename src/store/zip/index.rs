@@ -1,0 +1,217 @@
+//! Entries by name: lookup by binary search, a directory as a range of the order.
+//!
+//! Names are in the form of `name` (components joined by NUL, the smallest byte), so that bytewise order puts everything below a
+//! directory right behind it. Directories exist by entries of their own or by what lies below them. Of equal names the last one
+//! wins; a name that is both file and directory is a directory.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+use super::directory::{Dropped, Record, flag};
+use crate::error::{Error, Result};
+use crate::store::{Listing, ObjectKind};
+
+/// The entries of an archive.
+pub struct Index {
+    names: Vec<u8>,
+    // In file order, which is also the order of the packed names.
+    records: Vec<Record>,
+    // Numbers of records, by name, each name once.
+    order: Vec<u32>,
+    /// Names that no key reaches.
+    pub dropped: Dropped,
+    /// Files that are hidden by a directory of the same name.
+    pub hidden: Dropped,
+    /// Whether there are symbolic links.
+    pub links: bool,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A file: the number of its record.
+    File(u32),
+    /// A directory: the number of its record where it has one.
+    Directory(Option<u32>),
+    /// Nothing.
+    Nothing,
+}
+
+impl Index {
+    /// Sorts what a directory held.
+    ///
+    /// # Errors
+    /// Too big for more than 2^32 entries.
+    pub fn new(names: Vec<u8>, records: Vec<Record>, dropped: Dropped) -> Result<Self> {
+        let count = u32::try_from(records.len()).map_err(|_| Error::too_big(format!("{} entries", records.len())))?;
+        let mut index = Self { names, records, order: Vec::new(), dropped, hidden: Dropped::default(), links: false };
+        let mut order: Vec<u32> = (0..count).collect();
+        // Stable, so that of equal names the last entry comes last; archives are written in runs, which this sort merges.
+        order.sort_by(|&a, &b| index.name(a).cmp(index.name(b)));
+        index.order = order;
+        index.settle();
+        Ok(index)
+    }
+
+    // Leaves each name once, and marks the files that are directories.
+    fn settle(&mut self) {
+        let mut order = std::mem::take(&mut self.order);
+        let mut clashes = Vec::new();
+        order.dedup_by(|later, kept| {
+            let same = self.name(*later) == self.name(*kept);
+            if same {
+                let (old, new) = (self.is_directory(*kept), self.is_directory(*later));
+                if old != new {
+                    clashes.push(if old { *later } else { *kept });
+                }
+                if new || !old {
+                    *kept = *later;
+                }
+            }
+            same
+        });
+        let mut files = Vec::new();
+        for pair in order.windows(2) {
+            let [this, next] = pair else { continue };
+            if !self.is_directory(*this) && below(self.name(*this), self.name(*next)) {
+                files.push(*this);
+            }
+        }
+        clashes.extend_from_slice(&files);
+        for number in clashes {
+            let name = super::name::display(self.name(number));
+            self.hidden.add(name.as_bytes());
+        }
+        for number in files {
+            if let Some(record) = self.records.get_mut(number as usize) {
+                record.flags |= flag::DIRECTORY;
+            }
+        }
+        self.links = self.records.iter().any(|r| r.flags & flag::LINK != 0);
+        self.order = order;
+    }
+
+    /// The record of an entry.
+    pub fn record(&self, number: u32) -> Option<&Record> {
+        self.records.get(number as usize)
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The name of an entry.
+    pub fn name(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        let start = self.records.get(number).map_or(0, |r| r.name as usize);
+        let end = self.records.get(number.saturating_add(1)).map_or(self.names.len(), |r| r.name as usize);
+        self.names.get(start..end).unwrap_or_default()
+    }
+
+    fn is_directory(&self, number: u32) -> bool {
+        self.records.get(number as usize).is_some_and(|r| r.flags & flag::DIRECTORY != 0)
+    }
+
+    /// What `name` stands for; the empty name is the root.
+    pub fn find(&self, name: &[u8]) -> Found {
+        if name.is_empty() {
+            return Found::Directory(None);
+        }
+        let at = self.order.partition_point(|&n| self.name(n) < name);
+        let Some(&number) = self.order.get(at) else { return Found::Nothing };
+        let found = self.name(number);
+        match () {
+            () if found == name && self.is_directory(number) => Found::Directory(Some(number)),
+            () if found == name => Found::File(number),
+            () if below(name, found) => Found::Directory(None),
+            () => Found::Nothing,
+        }
+    }
+
+    /// A symbolic link among the directories that `name` lies in.
+    pub fn link_above(&self, name: &[u8]) -> Option<u32> {
+        if !self.links {
+            return None;
+        }
+        let ends = name.iter().enumerate().filter(|(_, b)| **b == 0).map(|(i, _)| i);
+        ends.filter_map(|end| name.get(..end)).find_map(|above| {
+            let at = self.order.partition_point(|&n| self.name(n) < above);
+            let number = *self.order.get(at)?;
+            let link = self.record(number).is_some_and(|r| r.flags & flag::LINK != 0);
+            (link && self.name(number) == above).then_some(number)
+        })
+    }
+
+    /// The names right below `directory`, in bytewise order.
+    ///
+    /// # Errors
+    /// Too big for a listing.
+    pub fn list(&self, directory: &[u8]) -> Result<Listing> {
+        let mut listing = Listing::default();
+        let skip = if directory.is_empty() { 0 } else { directory.len().saturating_add(1) };
+        let mut at = if directory.is_empty() { 0 } else { self.order.partition_point(|&n| self.name(n) <= directory) };
+        let mut prefix = Vec::new();
+        while let Some(&number) = self.order.get(at) {
+            let name = self.name(number);
+            if !directory.is_empty() && !below(directory, name) {
+                break;
+            }
+            let child = name.get(skip..).unwrap_or_default();
+            let own = child.iter().position(|&b| b == 0);
+            let child = child.get(..own.unwrap_or(child.len())).unwrap_or_default();
+            let is_directory = own.is_some() || self.is_directory(number);
+            listing.push(child, if is_directory { ObjectKind::Directory } else { ObjectKind::File })?;
+            at = at.saturating_add(1);
+            if is_directory {
+                prefix.clear();
+                prefix.extend_from_slice(name.get(..skip.saturating_add(child.len())).unwrap_or_default());
+                at = self.past(at, &prefix);
+            }
+        }
+        Ok(listing)
+    }
+
+    /// The folder that holds everything, where there is one; what macOS adds beside it does not count.
+    pub fn sole_folder(&self) -> Option<Vec<u8>> {
+        let mut at = 0;
+        let mut sole = None;
+        while let Some(&number) = self.order.get(at) {
+            let name = self.name(number);
+            let end = name.iter().position(|&b| b == 0);
+            let top = name.get(..end.unwrap_or(name.len())).unwrap_or_default();
+            at = at.saturating_add(1);
+            if end.is_some() || self.is_directory(number) {
+                at = self.past(at, top);
+                if top != b"__MACOSX" && sole.replace(top.to_vec()).is_some() {
+                    return None;
+                }
+            } else if top != b".DS_Store" {
+                return None;
+            }
+        }
+        sole
+    }
+
+    // The first place from `at` on that is not below `directory`: doubling steps, then a binary search.
+    fn past(&self, at: usize, directory: &[u8]) -> usize {
+        let inside = |i: usize| self.order.get(i).is_some_and(|&n| below(directory, self.name(n)));
+        let mut step = 1_usize;
+        let mut low = at;
+        while inside(low.saturating_add(step).saturating_sub(1)) {
+            low = low.saturating_add(step);
+            step = step.saturating_mul(2);
+        }
+        let high = low.saturating_add(step).min(self.order.len());
+        let window = self.order.get(low..high).unwrap_or_default();
+        low.saturating_add(window.partition_point(|&n| below(directory, self.name(n))))
+    }
+
+    /// Bytes of memory held.
+    pub fn weight(&self) -> usize {
+        let records = self.records.capacity().saturating_mul(size_of::<Record>());
+        self.names.capacity().saturating_add(records).saturating_add(self.order.capacity().saturating_mul(4))
+    }
+}
+
+fn below(directory: &[u8], name: &[u8]) -> bool {
+    name.len() > directory.len() && name.starts_with(directory) && name.get(directory.len()) == Some(&0)
+}

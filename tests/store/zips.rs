@@ -1,0 +1,329 @@
+//! Archives: damage, lies and odd names, patched into archives of other people's software.
+
+use crate::conformance::{fixtures, key, kind, names, read, tree};
+use chunkmount::error::{Error, Kind, Result};
+use chunkmount::store::faulty::{Call, Effect, Faulty};
+use chunkmount::store::mem::MemStore;
+use chunkmount::store::zip::ZipStore;
+use chunkmount::store::{Key, ObjectKind, Range, Store};
+use std::io::Write;
+use std::sync::Arc;
+use zip::write::SimpleFileOptions;
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(fixtures().join(name)).unwrap()
+}
+
+fn open(bytes: &[u8]) -> Result<ZipStore> {
+    let store = MemStore::new();
+    store.put(key("x.zip"), bytes);
+    ZipStore::open(Arc::new(store), key("x.zip"))
+}
+
+fn refused(bytes: &[u8]) -> Error {
+    let e = open(bytes).err().expect("refused");
+    assert!(e.to_string().starts_with("x.zip"), "{e}");
+    e
+}
+
+/// Where the directory record of an entry begins.
+fn record(bytes: &[u8], name: &str) -> usize {
+    let end = bytes.windows(4).rposition(|w| w == b"PK\x05\x06").unwrap();
+    let mut at = u32::from_le_bytes(bytes[end + 16..end + 20].try_into().unwrap()) as usize;
+    while bytes[at..].starts_with(b"PK\x01\x02") {
+        let field = |o: usize| u16::from_le_bytes(bytes[at + o..at + o + 2].try_into().unwrap()) as usize;
+        let (n, m, k) = (field(28), field(30), field(32));
+        if &bytes[at + 46..at + 46 + n] == name.as_bytes() {
+            return at;
+        }
+        at += 46 + n + m + k;
+    }
+    panic!("{name} is not in the directory");
+}
+
+/// An archive in which bytes of the directory record of one entry are replaced.
+fn patched(archive: &str, name: &str, at: usize, bytes: &[u8]) -> ZipStore {
+    let mut archive = fixture(archive);
+    let at = record(&archive, name) + at;
+    archive[at..at + bytes.len()].copy_from_slice(bytes);
+    open(&archive).unwrap()
+}
+
+/// The other entries still read.
+fn rest_is_right(store: &ZipStore, except: &str) {
+    for (name, content) in tree() {
+        if name != except {
+            assert_eq!(read(store, &name, Range::All).unwrap(), content, "{name}");
+        }
+    }
+}
+
+fn written(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in entries {
+        writer.start_file(*name, SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored)).unwrap();
+        writer.write_all(content).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+/// The same with one name put in the place of another of the same length, in both headers.
+fn renamed(mut archive: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    for at in 0..archive.len() - from.len() {
+        if &archive[at..at + from.len()] == from {
+            archive[at..at + from.len()].copy_from_slice(to);
+        }
+    }
+    archive
+}
+
+#[test]
+fn lies_of_one_entry_stay_with_it() {
+    for (archive, at, bytes, expected) in [
+        ("python-stored.zip", 24, &10_u32.to_le_bytes()[..], Kind::Corrupt),
+        ("python-deflated.zip", 24, &10_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-deflated.zip", 24, &3001_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-deflated.zip", 24, &0x7fff_ffff_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-deflated.zip", 20, &0x7fff_ffff_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-stored.zip", 20, &0x7fff_ffff_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-stored.zip", 24, &0xffff_ffff_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-stored.zip", 42, &0x7fff_ffff_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-stored.zip", 42, &0_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-stored.zip", 42, &1_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-stored.zip", 16, &[0; 4], Kind::Corrupt),
+        ("python-deflated.zip", 16, &[0; 4], Kind::Corrupt),
+        ("python-bzip2.zip", 24, &10_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-bzip2.zip", 16, &[0; 4], Kind::Corrupt),
+        ("python-lzma.zip", 24, &3001_u32.to_le_bytes(), Kind::Corrupt),
+        ("zstd.zip", 24, &3001_u32.to_le_bytes(), Kind::Corrupt),
+        ("xz.zip", 24, &2999_u32.to_le_bytes(), Kind::Corrupt),
+        ("python-stored.zip", 8, &[1, 0], Kind::Unsupported),
+        ("python-stored.zip", 10, &[97, 0], Kind::Unsupported),
+        ("python-stored.zip", 10, &[8, 0], Kind::Corrupt),
+    ] {
+        let store = patched(archive, "a/1", at, bytes);
+        let e = read(&store, "a/1", Range::All).unwrap_err();
+        assert_eq!(e.kind(), expected, "{archive} {at} {e}");
+        assert!(e.to_string().starts_with("a/1: "), "{e}");
+        rest_is_right(&store, "a/1");
+    }
+    let e = read(&patched("python-stored.zip", "a/1", 10, &[97, 0]), "a/1", Range::All).unwrap_err();
+    assert!(e.reason().contains("97"), "{e}");
+}
+
+#[test]
+fn damaged_content_is_never_served_whole() {
+    for archive in
+        ["python-stored.zip", "python-deflated.zip", "python-bzip2.zip", "python-lzma.zip", "zstd.zip", "xz.zip", "7z-lzma.zip"]
+    {
+        let bytes = fixture(archive);
+        let content = &tree()["a/10"];
+        let header = bytes.windows(34).position(|w| w.starts_with(b"PK\x03\x04") && &w[30..] == b"a/10").unwrap();
+        let stored = u32::from_le_bytes(bytes[header + 18..header + 22].try_into().unwrap()) as usize;
+        for at in (header + 34..header + 34 + stored).step_by(7) {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x10;
+            let store = open(&bytes).unwrap();
+            let content_or_error = read(&store, "a/10", Range::All);
+            assert!(content_or_error.as_ref().map_or_else(|e| e.kind() == Kind::Corrupt, |c| c == content), "{archive} {at}");
+        }
+    }
+}
+
+#[test]
+fn lies_of_the_end_are_refused() {
+    let good = fixture("python-stored.zip");
+    let end = good.len() - 22;
+    for (at, bytes) in [
+        (8, &[0xff_u8, 0, 0xff, 0][..]),
+        (10, &[8, 0]),
+        (12, &[0xff, 0xff, 0xff, 0x7f]),
+        (12, &[1, 0, 0, 0]),
+        (16, &[0xff, 0xff, 0xff, 0xff]),
+        (20, &[5, 0]),
+    ] {
+        let mut bad = good.clone();
+        bad[end + at..end + at + bytes.len()].copy_from_slice(bytes);
+        assert!(matches!(refused(&bad).kind(), Kind::Corrupt | Kind::Unsupported), "{at}");
+    }
+    // A locator to nowhere.
+    let mut bad = good[..end].to_vec();
+    bad.extend_from_slice(b"PK\x06\x07\0\0\0\0");
+    bad.extend_from_slice(&(1_u64 << 62).to_le_bytes());
+    bad.extend_from_slice(&[1, 0, 0, 0]);
+    bad.extend_from_slice(&good[end..]);
+    assert_eq!(refused(&bad).kind(), Kind::Corrupt);
+    for (bytes, says) in [(&b""[..], "0 bytes"), (b"PK\x03\x04", "no end record"), (&good[..good.len() / 2], "no end record")] {
+        let e = refused(bytes);
+        assert_eq!(e.kind(), Kind::Corrupt);
+        assert!(e.reason().contains(says), "{e}");
+    }
+}
+
+#[test]
+fn a_cut_archive_is_refused_or_whole() {
+    for archive in ["python-stream.zip", "python-deflated.zip", "python-zip64-end.zip", "python-sfx.zip", "bsdtar-pipe.zip"] {
+        let good = fixture(archive);
+        let first = good.len().saturating_sub(1500);
+        for length in first..good.len() {
+            if let Ok(store) = open(&good[..length]) {
+                rest_is_right(&store, "");
+            }
+        }
+    }
+    // An archive that ends in an archive: what is left of the outer one must not be taken for the inner one.
+    let inner = written(&[("inside", b"1")]);
+    let outer = written(&[("a", b"2"), ("inner.zip", &inner)]);
+    let start = outer.windows(inner.len()).position(|w| w == inner).unwrap();
+    for length in start..outer.len() {
+        assert_eq!(refused(&outer[..length]).kind(), Kind::Corrupt);
+    }
+    let store = open(&outer).unwrap();
+    let nested = ZipStore::open(Arc::new(store), key("inner.zip")).unwrap();
+    assert_eq!(read(&nested, "inside", Range::All).unwrap(), b"1");
+}
+
+#[test]
+fn a_flipped_directory_is_an_error_or_an_archive() {
+    for archive in ["python-deflated.zip", "infozip-zip64.zip", "bsdtar.zip"] {
+        let good = fixture(archive);
+        let start = good.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+        let content = tree();
+        for at in start..good.len() {
+            for bit in [0, 3, 7] {
+                let mut bad = good.clone();
+                bad[at] ^= 1 << bit;
+                let Ok(store) = open(&bad) else { continue };
+                for (name, content) in &content {
+                    if let Ok(bytes) = read(&store, name, Range::All) {
+                        assert_eq!(&bytes, content, "{archive} {at} {bit} {name}");
+                    }
+                    let _ = read(&store, name, Range::Part { offset: 1, length: 5 });
+                    let _ = store.head(&key(name));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_names_are_left_out_and_nothing_else() {
+    let archive = written(&[("good/.zgroup", b"{}"), ("NNNNNNNN", b"evil"), ("good/0", b"1")]);
+    for (name, found) in [
+        (&b"../../xx"[..], None),
+        (b"/etc/pwd", None),
+        (b"C:/a/b/c", None),
+        (b"C:\\a\\b\\c", None),
+        (b"a\0bcdefg", None),
+        (b"////////", None),
+        (b"good/../", None),
+        (b"good//ab", Some("good/ab")),
+        (b"./././ab", Some("ab")),
+        (b"a\nb\tcdef", Some("a\nb\tcdef")),
+    ] {
+        let name = &name[..8];
+        let store = open(&renamed(archive.clone(), b"NNNNNNNN", name)).unwrap();
+        assert_eq!(store.entries(), 2 + usize::from(found.is_some()), "{name:?}");
+        let prefix = if store.folder().is_some() { "" } else { "good/" };
+        assert_eq!(read(&store, &format!("{prefix}0"), Range::All).unwrap(), b"1", "{name:?}");
+        if let Some(found) = found {
+            let found = if prefix.is_empty() { found.strip_prefix("good/").unwrap() } else { found };
+            assert_eq!(read(&store, &found[..found.len().min(8)], Range::All).unwrap(), b"evil", "{name:?}");
+        }
+    }
+    let store = open(&renamed(archive.clone(), b"NNNNNNNN", b"\xff\xfe\x80zzzzz")).unwrap();
+    let listing = store.list(&Key::root()).unwrap();
+    assert_eq!(listing.get(1), Some((&b"\xff\xfe\x80zzzzz"[..], ObjectKind::File)));
+    let long = written(&[(&"x".repeat(65_000), b"1"), (&"a/".repeat(3000), b""), (&"d/".repeat(300), b""), ("ok", b"2")]);
+    assert_eq!(names(&open(&long).unwrap(), ""), [("ok".into(), false)]);
+}
+
+#[test]
+fn the_last_of_equal_names_wins_and_directories_over_files() {
+    let store = open(&renamed(written(&[("a", b"first"), ("m", b"0"), ("b", b"last")]), b"b", b"a")).unwrap();
+    assert_eq!(read(&store, "a", Range::All).unwrap(), b"last");
+    assert_eq!(names(&store, ""), [("a".into(), false), ("m".into(), false)]);
+    let store = open(&written(&[("c", b"file"), ("c.d", b"1"), ("c/d", b"2"), ("good", b"3")])).unwrap();
+    assert_eq!(store.head(&key("c")).unwrap().kind, ObjectKind::Directory);
+    assert_eq!(kind(&store, "c"), Kind::Corrupt);
+    assert_eq!(read(&store, "c/d", Range::All).unwrap(), b"2");
+    assert_eq!(names(&store, ""), [("c".into(), true), ("c.d".into(), false), ("good".into(), false)]);
+}
+
+#[test]
+fn links_are_not_followed() {
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    writer.add_symlink("etc", "/etc", SimpleFileOptions::default()).unwrap();
+    writer.start_file("good", SimpleFileOptions::default()).unwrap();
+    writer.write_all(b"1").unwrap();
+    let store = open(&writer.finish().unwrap().into_inner()).unwrap();
+    for name in ["etc", "etc/passwd"] {
+        assert_eq!(kind(&store, name), Kind::Unsupported, "{name}");
+        assert_eq!(store.head(&key(name)).unwrap_err().kind(), Kind::Unsupported, "{name}");
+    }
+    assert_eq!(names(&store, ""), [("etc".into(), false), ("good".into(), false)]);
+    assert_eq!(kind(&store, "none"), Kind::NotFound);
+}
+
+#[test]
+fn a_single_folder_is_entered() {
+    let folder = |entries: &[(&str, &[u8])]| open(&written(entries)).unwrap().folder();
+    assert_eq!(folder(&[("x.zarr/.zgroup", b""), ("x.zarr/a/0", b"")]), Some("x.zarr".into()));
+    assert_eq!(folder(&[("x/a", b""), ("__MACOSX/x/._a", b""), (".DS_Store", b"")]), Some("x".into()));
+    assert_eq!(folder(&[("x/a", b""), ("y/a", b"")]), None);
+    assert_eq!(folder(&[("x/a", b""), (".zgroup", b"")]), None);
+    assert_eq!(folder(&[("x", b"")]), None);
+    let store = open(&fixture("python-folder.zip")).unwrap();
+    assert_eq!(store.folder(), Some("store.zarr".into()));
+    assert_eq!(kind(&store, "store.zarr/a/0"), Kind::NotFound);
+}
+
+#[test]
+fn a_replaced_container_changes_everything() {
+    let memory = Arc::new(MemStore::new());
+    memory.put(key("x.zip"), fixture("python-stored.zip"));
+    let container: Arc<dyn Store> = memory.clone();
+    let store = ZipStore::open(container, key("x.zip")).unwrap();
+    assert!(read(&store, "a/0", Range::All).is_ok());
+    memory.put(key("x.zip"), fixture("python-stored.zip"));
+    for name in ["a/0", "a/1"] {
+        assert_eq!(kind(&store, name), Kind::Changed, "{name}");
+    }
+    let faulty = Arc::new(Faulty::new(memory));
+    let container: Arc<dyn Store> = faulty.clone();
+    let store = ZipStore::open(container, key("x.zip")).unwrap();
+    faulty.always(Call::Get, key("x.zip"), Effect::Fail(Kind::TimedOut, "slow".into()));
+    assert_eq!(kind(&store, "a/0"), Kind::TimedOut);
+    assert_eq!(kind(&store, "absent"), Kind::NotFound);
+    faulty.heal();
+    faulty.always(Call::Get, key("x.zip"), Effect::Short(20));
+    assert_eq!(kind(&store, "a/0"), Kind::Unavailable);
+    assert_eq!(read(&store, "a/1", Range::Suffix(9)).unwrap_err().kind(), Kind::Unavailable);
+}
+
+#[test]
+fn reads_cost_one_request_each() {
+    let faulty = Arc::new(Faulty::new(Arc::new(MemStore::new())));
+    let memory = MemStore::new();
+    let big = vec![7; 200_000];
+    memory.put(key("x.zip"), written(&[("big", &big), ("small", b"1")]));
+    drop(faulty);
+    let faulty = Arc::new(Faulty::new(Arc::new(memory)));
+    let container: Arc<dyn Store> = faulty.clone();
+    let store = ZipStore::open(container, key("x.zip")).unwrap();
+    let cost = |name: &str, range| {
+        let before = faulty.calls().len();
+        read(&store, name, range).unwrap();
+        faulty.calls().len() - before
+    };
+    assert_eq!(faulty.calls().len(), 1);
+    assert_eq!(cost("small", Range::All), 1);
+    // The local header first, then every range alone.
+    assert_eq!(cost("big", Range::Suffix(16)), 2);
+    assert_eq!(cost("big", Range::Part { offset: 100_000, length: 10 }), 1);
+    assert_eq!(cost("big", Range::All), 1);
+    // "PK\3\4" and its fields take 30 bytes, the name 3; no extra field is written for small files.
+    assert_eq!(store.locate(&key("big")), "x.zip[33+200000]");
+    assert!(store.head(&key("big")).unwrap().seekable);
+}
