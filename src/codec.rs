@@ -4,6 +4,8 @@
 //! length of the result is known before anything is allocated, and each stage's own length follows from it, so that a header
 //! that claims more, or a stream that goes on for ever, ends in an error.
 
+pub mod config;
+
 use crate::error::{Error, Result};
 
 /// How long the result of a stage must be, in bytes.
