@@ -8,3 +8,4 @@ pub mod error;
 pub mod format;
 pub mod limits;
 pub mod store;
+pub mod view;
