@@ -63,7 +63,7 @@ pub struct Array {
     pub dtype: DType,
     /// Value of elements that are not stored.
     pub fill: Fill,
-    /// Order of the elements in a shown chunk file.
+    /// Order of the elements in a shown chunk file; with codecs that stay it is the stored one, for nothing is transposed.
     pub order: Order,
     /// What joins chunk indices in the names of shown chunk files: `.` or `/`.
     pub separator: u8,
@@ -93,6 +93,9 @@ pub struct Kept {
     pub filters: Vec<Value>,
     /// The compressor that remains; then nothing was removed at all.
     pub compressor: Option<Value>,
+    /// The source's own spelling of `dtype`: what a kept codec holds is not touched, so its byte order is the stored one.
+    /// Absent where nothing is kept.
+    pub dtype: Option<Value>,
 }
 
 impl Kept {
@@ -117,6 +120,10 @@ pub struct Stored {
     pub swaps: Vec<Swap>,
     /// Order of the elements in the stored block, in terms of the shown axes.
     pub order: Order,
+    /// Whether a block may hold one byte for each element instead of the four of [`DType::Text`]`(1)`: netcdf-c up to 4.9.0
+    /// declares its characters `<U1` and, in pure Zarr, leaves no other mark. A block decodes to the full length, or to a
+    /// quarter of it and then each byte is one code point; no other length is right.
+    pub narrow_text: bool,
 }
 
 /// What wraps the encoded bytes of a block.

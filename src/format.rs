@@ -1,7 +1,13 @@
 //! Metadata documents of a directory become a [`Node`]: which documents to look for, and whose they are.
 //!
-//! Pure: bytes in, plain data out. NCZarr is a dialect of Zarr v2.
+//! Pure: bytes in, plain data out. NCZarr is a dialect of Zarr v2. Zarr's documents come before N5's where a directory has
+//! both. Every error begins with the name of its document; the caller adds the directory.
 
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+pub mod base64;
+pub mod dtype;
+pub mod fill;
 pub mod json;
 pub mod n5;
 pub mod nczarr;
@@ -9,6 +15,8 @@ pub mod zarr2;
 
 use crate::array::{Format, Node};
 use crate::error::{Error, Result};
+use crate::limits;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Names of the documents that tell what a directory is; all of them are looked for, and none is shown as it is.
@@ -46,6 +54,79 @@ pub struct Context {
 /// When a document contradicts itself, is not read, or could not be fetched; the message names the document and the reason.
 /// A directory with an error is *broken*, never absent.
 pub fn detect(documents: &Documents, context: &Context) -> Result<Node> {
-    let _ = (documents, context);
-    Err(Error::unsupported("not yet"))
+    if context.only != Some(Format::N5) && let Some(node) = zarr2::detect(documents, context)? {
+        return Ok(node);
+    }
+    if context.only != Some(Format::Zarr2) && let Some(node) = n5::detect(documents, context)? {
+        return Ok(node);
+    }
+    Ok(Node::Directory)
 }
+
+/// Largest length of an axis: readers count elements with 62 bits (tensorstore) or 63 (numpy).
+const AXIS: u64 = 1 << 62;
+
+/// The bytes of a document, `None` where it is absent.
+fn document<'a>(documents: &'a Documents, name: &str) -> Result<Option<&'a [u8]>> {
+    match documents.get(name) {
+        None => Ok(None),
+        Some(Ok(bytes)) => Ok(Some(bytes)),
+        Some(Err(e)) => Err(inside(name, e.clone())),
+    }
+}
+
+/// A document that must be an object; `None` where it is absent.
+fn object(documents: &Documents, name: &str) -> Result<Option<Map<String, Value>>> {
+    document(documents, name)?.map(|bytes| json::parse_object(bytes).map_err(|e| inside(name, e))).transpose()
+}
+
+/// The error, naming the document it lies in.
+fn inside(name: &str, e: Error) -> Error {
+    Error::new(e.kind(), format!("{name}: {}", e.reason()))
+}
+
+/// A list of whole numbers of an axis each, called `what` in messages.
+fn axes(members: &Map<String, Value>, what: &str) -> Result<Vec<u64>> {
+    let value = members.get(what).ok_or_else(|| Error::corrupt(format!("no `{what}`")))?;
+    let list = value.as_array().ok_or_else(|| Error::corrupt(format!("{what}: {} is no list of integers", json::cite(value))))?;
+    if list.len() > limits::RANK {
+        return Err(Error::too_big(format!("{what}: {} axes; at most {} are read", list.len(), limits::RANK)));
+    }
+    list.iter().map(|n| axis(n).map_err(|e| Error::new(e.kind(), format!("{what}: {}", e.reason())))).collect()
+}
+
+/// The length of one axis.
+fn axis(value: &Value) -> Result<u64> {
+    let digits = value.as_number().map(|n| n.as_str()).filter(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    match digits {
+        None => Err(Error::corrupt(format!("{} is no length of an axis", json::cite(value)))),
+        Some(digits) => match digits.parse::<u64>() {
+            Ok(n) if n < AXIS => Ok(n),
+            _ => Err(Error::too_big(format!("an axis of {}; at most 2^62 - 1 is read", json::cite(value)))),
+        },
+    }
+}
+
+/// Checks that chunks and grid are within reach: a chunk has at most [`limits::CHUNK`] bytes, a grid fewer than 2^127 chunks.
+/// `item` is the size of an element in bytes; an object counts as one.
+fn check_sizes(shape: &[u64], chunks: &[u64], item: u64) -> Result<()> {
+    let bytes = chunks.iter().try_fold(item.max(1), |n, &c| n.checked_mul(c.max(1)));
+    if bytes.is_none_or(|n| n > limits::CHUNK) {
+        return Err(Error::too_big(format!("a chunk of {chunks:?} elements of {item} bytes; at most {} bytes are read", limits::CHUNK)));
+    }
+    let grid = shape.iter().zip(chunks).try_fold(1u128, |n, (&s, &c)| n.checked_mul(u128::from(s.div_ceil(c.max(1)))));
+    if grid.is_none_or(|n| n >> 127 != 0) {
+        return Err(Error::too_big(format!("an array of {shape:?} in chunks of {chunks:?} has more than 2^127 chunks")));
+    }
+    Ok(())
+}
+
+/// The names of `rank` axes that attributes give under `key`.
+fn names(attributes: &Map<String, Value>, key: &str, rank: usize) -> Option<Vec<Option<String>>> {
+    let list = attributes.get(key)?.as_array()?;
+    let names: Option<Vec<_>> = list.iter().map(|name| name.as_str().map(|n| Some(n.to_owned()))).collect();
+    names.filter(|names| names.len() == rank)
+}
+
+#[cfg(test)]
+mod tests;

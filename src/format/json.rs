@@ -1,1 +1,334 @@
-//! json.
+//! JSON documents as writers of array metadata really write them.
+//!
+//! Beyond RFC 8259 are read: a byte order mark; the bare numbers `NaN`, `Infinity` and `-Infinity` (Python's `json`), also in
+//! the spelling of C (`nan`, `inf`); `\'` inside strings, which netcdf-c 4.8 writes for a quotation mark. Numbers keep their
+//! text, so that nothing is rounded. A name given twice counts the last time. Size and depth are bounded; trailing text is an
+//! error.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+use crate::error::{Error, Result};
+use crate::limits;
+use serde_json::{Map, Number, Value};
+
+/// Deepest nesting of lists and objects.
+pub const DEPTH: usize = 128;
+
+/// The number that is not one, as Python spells it in JSON.
+pub const NAN: &str = "NaN";
+/// Positive infinity, as Python spells it in JSON.
+pub const INFINITY: &str = "Infinity";
+/// Negative infinity, as Python spells it in JSON.
+pub const NEGATIVE_INFINITY: &str = "-Infinity";
+
+/// How numbers that JSON does not have are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonFinite {
+    /// As bare words, as zarr-python writes the attributes of Zarr v2.
+    Token,
+    /// As strings, which every parser reads.
+    Text,
+}
+
+/// Parses a document. Numbers that are not finite become numbers whose text is [`NAN`], [`INFINITY`] or
+/// [`NEGATIVE_INFINITY`].
+///
+/// # Errors
+/// [`crate::error::Kind::TooBig`] over [`limits::DOCUMENT`] or [`DEPTH`], [`crate::error::Kind::Corrupt`] with the offset
+/// otherwise.
+pub fn parse(bytes: &[u8]) -> Result<Value> {
+    let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    if size > limits::DOCUMENT {
+        return Err(Error::too_big(format!("a document of {size} bytes; at most {} are read", limits::DOCUMENT)));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|e| Error::corrupt(format!("not UTF-8 at byte {}", e.valid_up_to())))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut parser = Parser { text, at: 0 };
+    parser.space();
+    if parser.peek().is_none() {
+        return Err(Error::corrupt("an empty document"));
+    }
+    let value = parser.value(DEPTH)?;
+    parser.space();
+    match parser.peek() {
+        None => Ok(value),
+        Some(_) => Err(parser.fault("text after the end of the document")),
+    }
+}
+
+/// Parses a document that must be an object.
+///
+/// # Errors
+/// As [`parse`], and [`crate::error::Kind::Corrupt`] for anything but an object.
+pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>> {
+    match parse(bytes)? {
+        Value::Object(map) => Ok(map),
+        other => Err(Error::corrupt(format!("{} where an object is expected", kind(&other)))),
+    }
+}
+
+/// Writes a document, indented, with a newline at its end.
+pub fn render(value: &Value, non_finite: NonFinite) -> Vec<u8> {
+    let text = match non_finite {
+        NonFinite::Token => format!("{value:#}\n"),
+        NonFinite::Text => format!("{:#}\n", finite(value)),
+    };
+    text.into_bytes()
+}
+
+/// What a person calls this kind of value.
+pub fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// A value as it is cited in a message: its text, cut where it is long.
+pub fn cite(value: &Value) -> String {
+    const LONGEST: usize = 60;
+    let text = match value {
+        Value::Array(items) if items.len() > LONGEST => format!("a list of {} items", items.len()),
+        Value::Object(items) if items.len() > LONGEST => format!("an object of {} members", items.len()),
+        other => other.to_string(),
+    };
+    if text.chars().count() <= LONGEST {
+        return text;
+    }
+    text.chars().take(LONGEST).chain("…".chars()).collect()
+}
+
+/// The same value with strings for the numbers that JSON does not have.
+fn finite(value: &Value) -> Value {
+    match value {
+        Value::Number(n) if matches!(n.as_str(), NAN | INFINITY | NEGATIVE_INFINITY) => Value::String(n.as_str().to_owned()),
+        Value::Array(items) => Value::Array(items.iter().map(finite).collect()),
+        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), finite(v))).collect()),
+        other => other.clone(),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    // Always at a character's boundary.
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or("")
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.at = self.at.saturating_add(bytes);
+    }
+
+    fn fault(&self, what: &str) -> Error {
+        Error::corrupt(format!("not JSON: {what} at byte {}", self.at))
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.skip(1);
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value> {
+        let Some(below) = depth.checked_sub(1) else {
+            return Err(Error::too_big(format!("nested deeper than {DEPTH}")));
+        };
+        match self.peek() {
+            Some(b'{') => self.object(below),
+            Some(b'[') => self.list(below),
+            Some(b'"') => Ok(Value::String(self.string()?)),
+            Some(_) => self.word(),
+            None => Err(self.fault("the document ends early")),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Value> {
+        let mut map = Map::new();
+        self.skip(1);
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.skip(1);
+            return Ok(Value::Object(map));
+        }
+        loop {
+            self.space();
+            if self.peek() != Some(b'"') {
+                return Err(self.fault("a name in quotation marks is missing"));
+            }
+            let name = self.string()?;
+            self.space();
+            if self.peek() != Some(b':') {
+                return Err(self.fault("a colon is missing"));
+            }
+            self.skip(1);
+            self.space();
+            let value = self.value(depth)?;
+            map.insert(name, value);
+            self.space();
+            match self.peek() {
+                Some(b',') => self.skip(1),
+                Some(b'}') => {
+                    self.skip(1);
+                    return Ok(Value::Object(map));
+                }
+                _ => return Err(self.fault("an object is not closed")),
+            }
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Value> {
+        let mut items = Vec::new();
+        self.skip(1);
+        self.space();
+        if self.peek() == Some(b']') {
+            self.skip(1);
+            return Ok(Value::Array(items));
+        }
+        loop {
+            self.space();
+            items.push(self.value(depth)?);
+            self.space();
+            match self.peek() {
+                Some(b',') => self.skip(1),
+                Some(b']') => {
+                    self.skip(1);
+                    return Ok(Value::Array(items));
+                }
+                _ => return Err(self.fault("a list is not closed")),
+            }
+        }
+    }
+
+    fn string(&mut self) -> Result<String> {
+        self.skip(1);
+        let mut out = String::new();
+        loop {
+            let rest = self.rest();
+            let Some(plain) = rest.find(['"', '\\']) else {
+                return Err(self.fault("a string is not closed"));
+            };
+            out.push_str(rest.get(..plain).unwrap_or(""));
+            self.skip(plain);
+            let ends = self.peek() == Some(b'"');
+            self.skip(1);
+            if ends {
+                return Ok(out);
+            }
+            out.push(self.escape()?);
+        }
+    }
+
+    fn escape(&mut self) -> Result<char> {
+        let escaped = match self.peek() {
+            Some(b'"' | b'\'') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                self.skip(1);
+                return self.code_point();
+            }
+            _ => return Err(self.fault("an unknown escape")),
+        };
+        self.skip(1);
+        Ok(escaped)
+    }
+
+    fn code_point(&mut self) -> Result<char> {
+        let first = self.hex4()?;
+        let code = if (0xd800..0xdc00).contains(&first) && self.rest().starts_with("\\u") {
+            self.skip(2);
+            let second = self.hex4()?;
+            if !(0xdc00..0xe000).contains(&second) {
+                return Err(self.fault("half a surrogate pair"));
+            }
+            0x1_0000_u32.saturating_add((first & 0x3ff) << 10 | (second & 0x3ff))
+        } else {
+            first
+        };
+        char::from_u32(code).ok_or_else(|| self.fault("half a surrogate pair"))
+    }
+
+    fn hex4(&mut self) -> Result<u32> {
+        let digits = self.rest().get(..4).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+        let code = digits.and_then(|d| u32::from_str_radix(d, 16).ok()).ok_or_else(|| self.fault("a broken \\u escape"))?;
+        self.skip(4);
+        Ok(code)
+    }
+
+    fn word(&mut self) -> Result<Value> {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))).unwrap_or(rest.len());
+        let word = rest.get(..end).unwrap_or("");
+        let value = match word {
+            "null" => Value::Null,
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            "NaN" | "nan" | "-nan" | "-NaN" => token(NAN),
+            "Infinity" | "inf" => token(INFINITY),
+            "-Infinity" | "-inf" => token(NEGATIVE_INFINITY),
+            number => match number.parse::<Number>() {
+                Ok(n) => Value::Number(n),
+                Err(_) => return Err(self.fault("neither a value nor a number")),
+            },
+        };
+        self.skip(end);
+        Ok(value)
+    }
+}
+
+/// A number that JSON does not have.
+fn token(text: &str) -> Value {
+    Value::Number(Number::from_string_unchecked(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn what_writers_write_beyond_json() {
+        // zarr-python 2.18.3's attributes, netcdf-c 4.8.1's escapes, GDAL's slashes.
+        let value = parse(b"\xef\xbb\xbf{\"a\": NaN, \"b\": [-Infinity, 1e400, 9007199254741944], \"q\": \"say \\'hi\\' \\\\ there\"}").unwrap();
+        assert_eq!(value["q"], "say \"hi\" \\ there");
+        assert_eq!(value["a"].as_f64(), None);
+        let text = String::from_utf8(render(&value, NonFinite::Token)).unwrap();
+        assert!(text.contains("\"a\": NaN,") && text.contains(" -Infinity,") && text.contains("1e400") && text.ends_with('\n'));
+        let text = String::from_utf8(render(&value, NonFinite::Text)).unwrap();
+        assert!(text.contains("\"a\": \"NaN\",") && text.contains("\"-Infinity\""));
+        assert_eq!(parse(br#""\u00b5\ud83d\ude00\/""#).unwrap(), "µ😀/");
+        assert_eq!(parse(br#"{"a": 1, "a": 2}"#).unwrap()["a"], 2);
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for bad in ["", " ", "{", "[1,", "[1,]", "{\"a\"}", "{\"a\":}", "{a:1}", "1 2", "\"", "\"\\x\"", "\"\\ud800\"", "01", "1.", "+1", "tru", "\"\\u00g0\""] {
+            assert_eq!(parse(bad.as_bytes()).unwrap_err().kind(), Kind::Corrupt, "{bad}");
+        }
+        assert!(parse(b"\"\xb5\"").unwrap_err().reason().contains("UTF-8"));
+        let deep = "[".repeat(300_000);
+        assert_eq!(parse(deep.as_bytes()).unwrap_err().kind(), Kind::TooBig);
+        let deep = "{\"a\":".repeat(100_000);
+        assert_eq!(parse(deep.as_bytes()).unwrap_err().kind(), Kind::TooBig);
+        assert!(parse("[".repeat(DEPTH).replace('[', "[").as_bytes()).is_err());
+        let nested = format!("{}1{}", "[".repeat(DEPTH - 1), "]".repeat(DEPTH - 1));
+        assert!(parse(nested.as_bytes()).is_ok());
+    }
+}
