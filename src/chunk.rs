@@ -101,42 +101,51 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>
         return stored.chain.decode_owned(encoded, length);
     };
     let item = array.dtype.size().unwrap_or(1);
-    let chunk: Vec<usize> = array.chunks.iter().map(|&c| usize::try_from(c).unwrap_or(usize::MAX)).collect();
     let mut bytes = match stored.envelope {
+        Envelope::None if stored.narrow_text => narrow_text(array, encoded, length)?,
         Envelope::None => stored.chain.decode_owned(encoded, Length::Exact(length))?,
-        Envelope::N5 => n5_block(array, &encoded, &chunk, item)?,
+        Envelope::N5 => n5_block(array, &encoded, item)?,
     };
     block::swap(&mut bytes, item, &stored.swaps);
     if stored.order != array.order {
-        bytes = block::transpose_f_to_c(&bytes, &chunk, item);
+        let chunk: Vec<usize> = array.chunks.iter().map(|&c| usize::try_from(c).unwrap_or(usize::MAX)).collect();
+        bytes = block::transpose_f_to_c(&bytes, &chunk, item)?;
     }
     Ok(bytes)
 }
 
-/// Takes an N5 block out of its header, and pads it to the whole block: what an edge block does not store is fill value.
-fn n5_block(array: &Array, encoded: &[u8], chunk: &[usize], item: usize) -> Result<Vec<u8>> {
-    // N5 lists axes with the fastest first; `slowest_first` turns both the shown order and N5's into that of memory.
-    let fastest_first = |order: Order, mut axes: Vec<usize>| {
-        if order == Order::C {
-            axes.reverse();
-        }
-        axes
-    };
-    let block_size = fastest_first(array.order, chunk.to_vec());
-    let header = n5::block_header(encoded, block_size.len())?;
-    let mut shape = n5::stored_shape(&header, &block_size)?;
-    let mut full = block_size;
-    shape.reverse();
-    full.reverse();
-    let length = shape
-        .iter()
-        .try_fold(item, |n, &d| n.checked_mul(d))
-        .ok_or_else(|| Error::corrupt("a block header with more elements than memory"))?;
-    let payload = encoded.get(header.payload..).unwrap_or_default();
-    let bytes = array.stored.chain.decode(payload, Length::Exact(length))?;
-    if shape == full {
+/// A block of characters that may be stored as one byte each (see [`crate::array::Stored::narrow_text`]), widened.
+fn narrow_text(array: &Array, encoded: Vec<u8>, length: usize) -> Result<Vec<u8>> {
+    let bytes = array.stored.chain.decode_owned(encoded, Length::AtMost(length))?;
+    if bytes.len() == length {
         return Ok(bytes);
     }
-    // The fill value is little-endian and the block is still as stored; N5's fill is 0 in either order.
-    block::pad(bytes, &shape, &full, item, &vec![0; item])
+    if bytes.len().checked_mul(4) != Some(length) {
+        return Err(Error::corrupt(format!("{} bytes; characters of this array take {length} or {}", bytes.len(), length / 4)));
+    }
+    let big = !array.stored.swaps.is_empty();
+    let widen = |&b: &u8| if big { u32::from(b).to_be_bytes() } else { u32::from(b).to_le_bytes() };
+    Ok(bytes.iter().flat_map(widen).collect())
+}
+
+/// Takes an N5 block out of its header, and pads it to the whole block: what an edge block does not store is fill value.
+fn n5_block(array: &Array, encoded: &[u8], item: usize) -> Result<Vec<u8>> {
+    // N5 lists axes with the fastest first. Shown in C order they are reversed; in the source's order they are not.
+    let mut block_size = array.chunks.clone();
+    if array.order == Order::C {
+        block_size.reverse();
+    }
+    let header = n5::block_header(encoded, block_size.len())?;
+    let mut stored = n5::stored_shape(&header, &block_size)?;
+    stored.reverse();
+    let length = stored.iter().try_fold(item, |n, &d| n.checked_mul(d));
+    let length = length.ok_or_else(|| Error::corrupt("a block header with more elements than memory"))?;
+    let payload = encoded.get(header.payload..).unwrap_or_default();
+    let bytes = array.stored.chain.decode(payload, Length::Exact(length))?;
+    let full: Vec<usize> = block_size.iter().rev().map(|&c| usize::try_from(c).unwrap_or(usize::MAX)).collect();
+    if stored == full {
+        return Ok(bytes);
+    }
+    // N5's fill value is 0, which has the same bytes in either order.
+    block::pad(bytes, &stored, &full, item, &vec![0; item])
 }

@@ -45,7 +45,8 @@ pub fn mount(vfs: Arc<Vfs>, mountpoint: &Path, allow_other: bool, threads: usize
     let name = vfs.options().name.replace(',', "%2C");
     config.mount_options = vec![
         MountOption::FSName(name),
-        MountOption::Subtype("chunkmount".into()),
+        // As the kernel spells it: fuser forgets `Subtype` when it mounts without a helper.
+        MountOption::CUSTOM("subtype=chunkmount".into()),
         MountOption::RO,
         MountOption::NoAtime,
         MountOption::NoSuid,

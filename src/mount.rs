@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::source::{self, Opened};
 use crate::tree::{self, Tree};
 use crate::vfs::{self, Vfs};
-use crate::{fuse, store::dir::DirOptions};
+use crate::fuse;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     if !cli.foreground && !cli.daemon {
         return background();
     }
-    let source = source::open(source, DirOptions { follow_symlinks: cli.follow_symlinks })?;
+    let source = source::open(source, source::Options { follow_symlinks: cli.follow_symlinks })?;
     serve(cli, source, mountpoint)
 }
 
@@ -90,7 +90,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         cache_size: cli.cache_size.unwrap_or_else(default_cache),
         name: source.name.clone(),
     };
-    let size = source.size;
+    let size = source.path.as_ref().and_then(|p| std::fs::metadata(p).ok()).filter(|m| m.is_file()).map_or(0, |m| m.len());
     let vfs = Arc::new(Vfs::new(Tree::new(source.store, options), vfs_options)?);
     if vfs.root_format().is_none() {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);

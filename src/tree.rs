@@ -122,26 +122,10 @@ impl Tree {
             }
         };
         let documents = match &node {
-            Ok(node) => view::documents(node, self.options.flavour)
-                .into_iter()
-                .map(|(name, content)| Document { name, content: self.content(key, name, content) })
-                .collect(),
+            Ok(node) => shown(key, node, self.options.flavour),
             Err(e) => broken(self.options.flavour, e),
         };
         Ok(Directory { key: key.clone(), node, format, documents, modified: modified.unwrap_or(meta.modified) })
-    }
-
-    /// A document's content, if it is known already: consolidated metadata is made on demand.
-    fn content(&self, key: &Key, name: &str, content: Result<Vec<u8>>) -> OnceLock<Result<Arc<Vec<u8>>>> {
-        let cell = OnceLock::new();
-        if name != view::CONSOLIDATED {
-            let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
-            if let Err(e) = &content {
-                log::log!(e.level(), "{e}");
-            }
-            let _ = cell.set(content);
-        }
-        cell
     }
 
     /// The content of the document `name` of `directory`; `None` when it shows no such document.
@@ -225,14 +209,7 @@ impl Tree {
         let mut nodes = Vec::new();
         for path in view::consolidated_paths(&listed)? {
             match self.open_path(root, &path) {
-                Ok(directory) => {
-                    let documents: Vec<_> = directory
-                        .documents
-                        .iter()
-                        .filter_map(|d| Some((d.name, d.content.get()?.as_ref().ok()?.as_ref().clone())))
-                        .collect();
-                    nodes.push((path, documents));
-                }
+                Ok(directory) => nodes.push((path, directory.node)),
                 // Listed but not there, or a name that leads outside: the tree itself is the truth.
                 Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Denied) => {
                     log::warn!("{source}: lists {path:?}: {}", e.reason());
@@ -240,7 +217,10 @@ impl Tree {
                 Err(e) => return Err(e),
             }
         }
-        view::consolidate(&nodes)
+        match self.options.flavour {
+            Flavour::Zarr2 => Ok(view::consolidated_zarr2(&listed, &nodes)),
+            Flavour::Zarr3 => view::consolidated_zarr3(root.node.as_ref().map_err(Clone::clone)?, &nodes),
+        }
     }
 
     fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {
@@ -252,14 +232,21 @@ impl Tree {
     }
 }
 
+/// The documents of a node; consolidated metadata is made when it is first looked at.
+fn shown(key: &Key, node: &Node, flavour: Flavour) -> Vec<Document> {
+    let late = view::consolidated_document(node, flavour);
+    let mut documents: Vec<_> = late.map(|name| Document { name, content: OnceLock::new() }).into_iter().collect();
+    for (name, content) in view::documents(node, flavour).into_iter().filter(|(name, _)| Some(*name) != late) {
+        let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
+        if let Err(e) = &content {
+            log::log!(e.level(), "{e}");
+        }
+        documents.push(Document { name, content: content.into() });
+    }
+    documents
+}
+
 /// The documents of a directory that could not be understood: all fail with the reason.
 fn broken(flavour: Flavour, e: &Error) -> Vec<Document> {
-    view::broken_documents(flavour)
-        .iter()
-        .map(|&name| {
-            let content = OnceLock::new();
-            let _ = content.set(Err(e.clone()));
-            Document { name, content }
-        })
-        .collect()
+    view::broken_documents(flavour).iter().map(|&name| Document { name, content: Err(e.clone()).into() }).collect()
 }

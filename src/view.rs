@@ -1,4 +1,114 @@
-//! What is shown: the documents of a node, rendered.
+//! What is shown: documents in Zarr's spelling, and the names of chunk files. Pure.
 
+pub mod names;
 pub mod zarr2;
 pub mod zarr3;
+
+use crate::array::{Array, Node};
+use crate::error::{Error, Result};
+use crate::format::dtype;
+use crate::format::json::{NonFinite, render};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// Which documents are shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Flavour {
+    /// Zarr version 2.
+    #[default]
+    Zarr2,
+    /// Zarr version 3.
+    Zarr3,
+}
+
+/// Name of Zarr v2's consolidated metadata, shown and stored.
+pub const CONSOLIDATED: &str = ".zmetadata";
+
+/// The documents of a node by name, but for [`CONSOLIDATED`]. One that cannot be rendered is there, with the reason.
+pub fn documents(node: &Node, flavour: Flavour) -> Vec<(&'static str, Result<Vec<u8>>)> {
+    match (flavour, node) {
+        (_, Node::Directory) => Vec::new(),
+        (Flavour::Zarr2, node) => zarr2::documents(node),
+        (Flavour::Zarr3, node) => zarr3::document(node).transpose().map(|content| (ZARR3, content)).into_iter().collect(),
+    }
+}
+
+/// Name of Zarr v3's document, which holds consolidated metadata as well.
+pub const ZARR3: &str = "zarr.json";
+
+/// The document of a node that holds consolidated metadata, where there is any.
+pub fn consolidated_document(node: &Node, flavour: Flavour) -> Option<&'static str> {
+    let consolidated = matches!(node, Node::Group(group) if group.consolidated);
+    consolidated.then_some(match flavour {
+        Flavour::Zarr2 => CONSOLIDATED,
+        Flavour::Zarr3 => ZARR3,
+    })
+}
+
+/// Names of the documents that a directory shows when it cannot be understood; reading them gives the reason.
+pub fn broken_documents(flavour: Flavour) -> &'static [&'static str] {
+    match flavour {
+        Flavour::Zarr2 => &[".zarray", ".zattrs", ".zgroup"],
+        Flavour::Zarr3 => &[ZARR3],
+    }
+}
+
+/// Paths of the nodes that consolidated metadata lists, the root's is empty; each once.
+///
+/// # Errors
+/// [`crate::error::Kind::Corrupt`] where it is no consolidated metadata.
+pub fn consolidated_paths(document: &Value) -> Result<BTreeSet<String>> {
+    let metadata = document.get("metadata").and_then(Value::as_object).ok_or_else(|| Error::corrupt("no object `metadata`"))?;
+    let node = |key: &String| match key.rsplit_once('/') {
+        Some((path, ".zarray" | ".zgroup" | ".zattrs")) => Some(path.to_owned()),
+        None if key.starts_with(".z") => Some(String::new()),
+        _ => None,
+    };
+    Ok(metadata.keys().filter_map(node).collect())
+}
+
+/// Consolidated metadata made again for the nodes that `listed`, the source's, names: what each shows, by path.
+///
+/// What cannot be shown keeps the source's own entry, so that a reader sees that it is there, and meets the reason when it
+/// reads the data.
+pub fn consolidated_zarr2(listed: &Value, nodes: &[(String, Result<Node>)]) -> Vec<u8> {
+    let mut metadata = Map::new();
+    for (path, node) in nodes {
+        let key = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+        let shown = node.as_ref().map_or_else(|_| Vec::new(), zarr2::members);
+        for name in [".zarray", ".zgroup", ".zattrs"] {
+            let key = key(name);
+            let value = match shown.iter().find(|(n, _)| *n == name) {
+                Some((_, Ok(value))) => Some(value),
+                Some((_, Err(_))) => listed.get("metadata").and_then(|m| m.get(&key)),
+                None if node.is_err() => listed.get("metadata").and_then(|m| m.get(&key)),
+                None => None,
+            };
+            if let Some(value) = value {
+                metadata.insert(key, value.clone());
+            }
+        }
+    }
+    render(&json!({"metadata": metadata, "zarr_consolidated_format": 1}), NonFinite::Token)
+}
+
+/// The root's `zarr.json` with the metadata of `nodes`; without it where some cannot be shown, so that readers ask for each.
+///
+/// # Errors
+/// As [`zarr3::document`].
+pub fn consolidated_zarr3(root: &Node, nodes: &[(String, Result<Node>)]) -> Result<Vec<u8>> {
+    let whole = nodes.iter().map(|(path, node)| Some((path.as_str(), node.as_ref().ok()?))).collect::<Option<Vec<_>>>();
+    let consolidated = whole.and_then(|nodes| zarr3::consolidated(root, nodes).ok().flatten());
+    match consolidated {
+        Some(document) => Ok(document),
+        None => zarr3::document(root)?.ok_or_else(Error::not_found),
+    }
+}
+
+/// The type of an array's elements, for a person: as in Zarr v2's documents.
+pub fn dtype(array: &Array) -> String {
+    match array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}

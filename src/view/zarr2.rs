@@ -7,29 +7,15 @@ use crate::array::{Array, Attributes, Group, Node, Order};
 use crate::error::Result;
 use crate::format::dtype;
 use crate::format::json::{NonFinite, render};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The documents of a node by name. One that cannot be rendered is there, with the reason.
 pub fn documents(node: &Node) -> Vec<(&'static str, Result<Vec<u8>>)> {
     members(node).into_iter().map(|(name, value)| (name, value.map(|value| render(&value, NonFinite::Token)))).collect()
 }
 
-/// `.zmetadata` for the nodes below a root: the path of each, empty for the root itself, and the node.
-///
-/// Documents that cannot be rendered are left out, so that readers ask for them and learn the reason.
-pub fn consolidated<'a>(nodes: impl IntoIterator<Item = (&'a str, &'a Node)>) -> Vec<u8> {
-    let mut metadata = Map::new();
-    for (path, node) in nodes {
-        for (name, value) in members(node) {
-            if let Ok(value) = value {
-                metadata.insert(if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }, value);
-            }
-        }
-    }
-    render(&json!({"metadata": metadata, "zarr_consolidated_format": 1}), NonFinite::Token)
-}
-
-fn members(node: &Node) -> Vec<(&'static str, Result<Value>)> {
+/// The documents of a node before they are written out.
+pub(super) fn members(node: &Node) -> Vec<(&'static str, Result<Value>)> {
     let (name, document, attributes) = match node {
         Node::Directory => return Vec::new(),
         Node::Group(Group { attributes, .. }) => (".zgroup", json!({"zarr_format": 2}), attributes),
