@@ -31,6 +31,7 @@ pub(super) fn data(name: &str, length: usize) -> Vec<u8> {
             let (ramp, noise) = (data("ramp", length), data("noise", length));
             (0..length).map(|i| if i % 500 < 50 { noise[i] } else { ramp[i] }).collect()
         }
+        "repeat" => data("noise", 300).into_iter().cycle().take(length).collect(),
         _ => panic!("no generator {name}"),
     }
 }
@@ -97,4 +98,123 @@ fn what_others_wrote_is_decoded() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Small cases, a few of each codec and framing, to damage.
+fn small() -> Vec<Case> {
+    let mut seen = std::collections::BTreeMap::<String, usize>::new();
+    let mut all = cases();
+    all.retain(|case| {
+        let kind = format!("{:?} {}", case.chain.codecs[0], case.name.split(' ').take(2).collect::<Vec<_>>().join(" "));
+        let count = seen.entry(kind).or_default();
+        *count += usize::from(case.encoded.len() < 400);
+        case.encoded.len() < 400 && *count <= 2
+    });
+    all
+}
+
+/// Damaged bytes give an error or the expected length; of what carries a checksum over all of it, the right bytes.
+fn decodes_or_fails(case: &Case, encoded: &[u8]) {
+    let n = case.decoded.len();
+    if let Ok(decoded) = case.chain.decode(encoded, Length::Exact(n)) {
+        assert_eq!(decoded.len(), n, "{}", case.name);
+    }
+    if let Ok(decoded) = case.chain.decode_owned(encoded.to_vec(), Length::AtMost(n)) {
+        assert!(decoded.len() <= n && decoded.capacity() <= n.max(encoded.len()) + (64 << 10) + 1, "{}", case.name);
+    }
+}
+
+#[test]
+fn truncation_is_noticed() {
+    for case in small() {
+        for end in 0..case.encoded.len() {
+            let cut = &case.encoded[..end];
+            decodes_or_fails(&case, cut);
+            // What is left out may be padding, an empty member, or the end mark of a stream that needs none.
+            if let Ok(decoded) = case.chain.decode(cut, Length::Exact(case.decoded.len())) {
+                assert_eq!(decoded, case.decoded, "{} cut after {end}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_do_no_harm() {
+    for case in small() {
+        for at in 0..case.encoded.len() {
+            for bit in 0..8 {
+                let mut damaged = case.encoded.clone();
+                damaged[at] ^= 1 << bit;
+                decodes_or_fails(&case, &damaged);
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_under_a_checksum_give_no_wrong_bytes() {
+    for case in small() {
+        let named = |name: &str| case.name.starts_with(name);
+        if !(named("gzip") || named("zlib") || named("bz2") || named("crc32") || named("adler32") || named("jenkins")) {
+            continue;
+        }
+        for at in 0..case.encoded.len() {
+            let mut damaged = case.encoded.clone();
+            damaged[at] ^= 0x10;
+            if let Ok(decoded) = case.chain.decode(&damaged, Length::Exact(case.decoded.len())) {
+                assert_eq!(decoded, case.decoded, "{} damaged at {at}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn another_length_is_an_error() {
+    for case in small() {
+        let n = case.decoded.len();
+        assert!(case.chain.decode(&case.encoded, Length::Exact(n + 1)).is_err(), "{}", case.name);
+        assert_eq!(case.chain.decode(&case.encoded, Length::AtMost(n + 1)).is_ok(), !case.name.contains("bare"), "{}", case.name);
+        if n > 0 {
+            assert!(case.chain.decode(&case.encoded, Length::Exact(n - 1)).is_err(), "{}", case.name);
+            assert!(case.chain.decode(&case.encoded, Length::AtMost(n - 1)).is_err(), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_stream_is_noticed() {
+    for case in small() {
+        for tail in [&b"x"[..], b"garbage after the end", &case.encoded] {
+            let mut longer = case.encoded.clone();
+            longer.extend_from_slice(tail);
+            if let Ok(decoded) = case.chain.decode(&longer, Length::Exact(case.decoded.len())) {
+                // Only an empty stream may follow, as the same one does here.
+                assert!(decoded.is_empty() && tail == case.encoded, "{} followed by {tail:?}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_chain_gives_its_input() {
+    let chain = Chain::default();
+    let bytes = vec![1u8; 100];
+    let address = bytes.as_ptr();
+    let out = chain.decode_owned(bytes, Length::Exact(100)).unwrap();
+    assert_eq!(out.as_ptr(), address);
+    assert!(chain.decode(&[], Length::Exact(4)).is_err());
+    assert!(chain.decode(&[0; 5], Length::Exact(4)).is_err());
+    assert_eq!(chain.decode(&[0; 3], Length::AtMost(4)).unwrap(), [0; 3]);
+}
+
+#[test]
+fn lengths_run_backwards() {
+    let number = |text| Number::parse(text).unwrap();
+    let delta = Codec::Delta { decoded: number("<i8"), encoded: number("<i2") };
+    let chain = Chain::new(vec![delta, Codec::Shuffle(2), Codec::Checksum(Sum::Crc32, Location::Start)]).unwrap();
+    assert_eq!(chain.encoded_length(Length::Exact(800)), Length::Exact(204));
+    assert_eq!(chain.names(), ["delta", "shuffle", "crc32"]);
+    let bits = Chain::new(vec![Codec::PackBits, Codec::Zlib]).unwrap();
+    assert_eq!(bits.encoded_length(Length::Exact(17)), Length::AtMost(limits::encoded(4) as usize));
+    assert!(Chain::new(vec![Codec::Gzip; limits::CODECS + 1]).is_err());
 }
