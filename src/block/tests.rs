@@ -1,5 +1,7 @@
 //! Blocks against what numpy does with the same ones (values worked out by `numpy` where they are not obvious).
 
+#![allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation, reason = "small known numbers")]
+
 use super::*;
 
 #[test]
