@@ -52,9 +52,8 @@ struct Frame<'a> {
 
 /// Undoes a Blosc frame.
 pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
-    let header: &[u8; HEADER] = encoded
-        .first_chunk()
-        .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for a header", encoded.len())))?;
+    let header: &[u8; HEADER] =
+        encoded.first_chunk().ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for a header", encoded.len())))?;
     let &[version, _, flags, item, ..] = header;
     if version != VERSION {
         return Err(Error::unsupported(format!("a blosc frame of version {version}; {VERSION} is read")));

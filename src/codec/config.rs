@@ -242,3 +242,6 @@ impl<'a> Reader<'a> {
 fn whole(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() < 9.0e15).then_some(value as i64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! gzip and zlib.
 //!
 //! libdeflate decodes a whole stream at once and is much the faster, but stops after the first gzip member and tells nothing
-//! about what follows. So its result is taken only when the checksum at the very end of the input is that of the result:
-//! then nothing follows. Everything else goes through a streaming decoder, which reads members, padding and garbage apart.
+//! about what follows. So its result is taken only when the checksum of the result stands at the very end of the input and
+//! nowhere before: then the stream ends there. Everything else goes through a streaming decoder, which reads members,
+//! padding and garbage apart.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -23,7 +24,7 @@ pub(super) fn gzip(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     if let Length::Exact(n) = length {
         let mut out = vec![0; n];
         let result = DECOMPRESSOR.with_borrow_mut(|d| d.gzip_decompress(encoded, &mut out));
-        if result == Ok(n) && gzip_trailer(encoded) == Some((libdeflater::crc32(&out), n)) {
+        if result == Ok(n) && ends_with_only(encoded, 8, libdeflater::crc32(&out).to_le_bytes()) {
             return Ok(out);
         }
         if let Err(e @ DecompressionError::BadData) = result {
@@ -34,10 +35,23 @@ pub(super) fn gzip(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     gzip_members(encoded, length)
 }
 
-/// CRC-32 and length (modulo 2^32) as the last eight bytes tell them.
-fn gzip_trailer(encoded: &[u8]) -> Option<(u32, usize)> {
-    let &[a, b, c, d, e, f, g, h] = encoded.last_chunk::<8>()?;
-    Some((u32::from_le_bytes([a, b, c, d]), usize::try_from(u32::from_le_bytes([e, f, g, h])).ok()?))
+/// Whether `sum` stands `from_end` bytes before the end of `bytes`, and at no place before.
+fn ends_with_only(bytes: &[u8], from_end: usize, sum: [u8; 4]) -> bool {
+    const STEP: usize = 64;
+    let Some(last) = bytes.len().checked_sub(from_end) else { return false };
+    if bytes.get(last..).is_none_or(|tail| !tail.starts_with(&sum)) {
+        return false;
+    }
+    let [a, b, c, d] = sum;
+    // Without an early exit inside a step, each step becomes a few vector instructions.
+    let any = |w: &[u8], x: &[u8], y: &[u8], z: &[u8]| {
+        let quads = w.iter().zip(x).zip(y.iter().zip(z));
+        quads.fold(false, |found, ((&w, &x), (&y, &z))| found | ((w == a) & (x == b) & (y == c) & (z == d)))
+    };
+    // All places before the last one.
+    let from = |n: usize| bytes.get(n..last.saturating_add(n)).unwrap_or_default();
+    let (one, two) = (from(0).chunks(STEP).zip(from(1).chunks(STEP)), from(2).chunks(STEP).zip(from(3).chunks(STEP)));
+    !one.zip(two).any(|((w, x), (y, z))| any(w, x, y, z))
 }
 
 fn gzip_members(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
@@ -65,7 +79,7 @@ pub(super) fn zlib(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     if let Length::Exact(n) = length {
         let mut out = vec![0; n];
         let result = DECOMPRESSOR.with_borrow_mut(|d| d.zlib_decompress(encoded, &mut out));
-        if result == Ok(n) && encoded.last_chunk().map(|&sum| u32::from_be_bytes(sum)) == Some(libdeflater::adler32(&out)) {
+        if result == Ok(n) && ends_with_only(encoded, 4, libdeflater::adler32(&out).to_be_bytes()) {
             return Ok(out);
         }
         match result {

@@ -115,7 +115,9 @@ fn records(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
         match token & 0xf0 {
             0x10 if stored == decoded => out.extend_from_slice(data),
             0x20 if (stored == 0) == (decoded == 0) => {
-                if at == 0 && let Length::Exact(n) = length {
+                if at == 0
+                    && let Length::Exact(n) = length
+                {
                     out.reserve_exact(n);
                 }
                 out.resize(total, 0);

@@ -195,7 +195,11 @@ fn convert(
     f: impl FnMut(u64) -> Option<u64>,
 ) -> Result<Vec<u8>> {
     if bytes.len().checked_rem(encoded.size()) != Some(0) {
-        return Err(Error::corrupt(format!("{codec}: {} bytes are no whole number of elements of {}", bytes.len(), encoded.size)));
+        return Err(Error::corrupt(format!(
+            "{codec}: {} bytes are no whole number of elements of {}",
+            bytes.len(),
+            encoded.size
+        )));
     }
     let count = bytes.len().checked_div(encoded.size()).unwrap_or(0);
     length.check(codec, count.saturating_mul(decoded.size()))?;

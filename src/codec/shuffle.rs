@@ -18,35 +18,51 @@ pub(super) fn unshuffle(shuffled: &[u8], out: &mut [u8], size: usize) {
     }
 }
 
-/// Elements of S bytes, 16 at a time.
+/// Elements of S bytes (a power of two, at most 16), 32 at a time.
+///
+/// Interleaving row k with row k + S/2 halves the number of rows; when one is left, it holds the elements. Interleaving two
+/// rows is one vector instruction per 16 bytes; writing each element by itself takes 5 to 15 times as long.
 #[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "indices into arrays of a constant length")]
 fn fixed<const S: usize>(shuffled: &[u8], out: &mut [u8]) {
-    const RUN: usize = 16;
+    const RUN: usize = 32;
     let count = shuffled.len() / S;
     let (body, tail) = shuffled.split_at(count * S);
     let (out, out_tail) = out.split_at_mut(count * S);
     out_tail.copy_from_slice(tail);
     let mut planes: [&[u8]; S] = std::array::from_fn(|k| &body[k * count..(k + 1) * count]);
-    let (items, _) = out.as_chunks_mut::<S>();
-    let (runs, rest) = items.as_chunks_mut::<RUN>();
-    for run in runs {
-        let mut rows = [[0u8; RUN]; S];
-        for (row, plane) in rows.iter_mut().zip(&mut planes) {
-            if let Some((head, tail)) = plane.split_first_chunk() {
-                *row = *head;
-                *plane = tail;
-            }
+    let (mut one, mut other) = ([0u8; 16 * RUN], [0u8; 16 * RUN]);
+    let mut runs = out.chunks_exact_mut(RUN * S);
+    for run in &mut runs {
+        for (row, plane) in one.chunks_exact_mut(RUN).zip(&mut planes) {
+            let (head, rest) = plane.split_at(RUN);
+            row.copy_from_slice(head);
+            *plane = rest;
         }
-        for i in 0..RUN {
-            for k in 0..S {
-                run[i][k] = rows[k][i];
+        let (mut from, mut to) = (&mut one, &mut other);
+        let (mut rows, mut length) = (S, RUN);
+        while rows > 2 {
+            let half = rows / 2;
+            for k in 0..half {
+                let (low, high) = (&from[k * length..][..length], &from[(k + half) * length..][..length]);
+                interleave(low, high, &mut to[2 * k * length..][..2 * length]);
             }
+            std::mem::swap(&mut from, &mut to);
+            (rows, length) = (half, 2 * length);
         }
+        interleave(&from[..length], &from[length..][..length], run);
     }
-    for (i, item) in rest.iter_mut().enumerate() {
+    let (items, _) = runs.into_remainder().as_chunks_mut::<S>();
+    for (i, item) in items.iter_mut().enumerate() {
         for (byte, plane) in item.iter_mut().zip(&planes) {
             *byte = plane.get(i).copied().unwrap_or(0);
         }
+    }
+}
+
+#[inline(always)]
+fn interleave(low: &[u8], high: &[u8], out: &mut [u8]) {
+    for ((pair, low), high) in out.as_chunks_mut::<2>().0.iter_mut().zip(low).zip(high) {
+        *pair = [*low, *high];
     }
 }
 

@@ -1,5 +1,7 @@
 //! Codecs against bytes that other software wrote, then against the same bytes damaged.
 
+#![allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation, reason = "small known numbers")]
+
 use super::*;
 use serde_json::Value;
 
@@ -31,6 +33,7 @@ pub(super) fn data(name: &str, length: usize) -> Vec<u8> {
             let (ramp, noise) = (data("ramp", length), data("noise", length));
             (0..length).map(|i| if i % 500 < 50 { noise[i] } else { ramp[i] }).collect()
         }
+        "repeat" => data("noise", 300).into_iter().cycle().take(length).collect(),
         _ => panic!("no generator {name}"),
     }
 }
@@ -53,9 +56,7 @@ fn base64(text: &str) -> Vec<u8> {
 
 pub(super) fn chain(config: &Value) -> Chain {
     let codecs = match config.get("n5") {
-        Some(compression) => {
-            from_n5(serde_json::json!({ "compression": compression }).as_object().unwrap()).unwrap()
-        }
+        Some(compression) => from_n5(serde_json::json!({ "compression": compression }).as_object().unwrap()).unwrap(),
         None => vec![from_numcodecs(config, None).unwrap().unwrap_or_else(|| panic!("{config} is not read"))],
     };
     Chain::new(codecs).unwrap()
@@ -97,4 +98,195 @@ fn what_others_wrote_is_decoded() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Small cases, a few of each codec and framing, to damage.
+fn small() -> Vec<Case> {
+    let mut seen = std::collections::BTreeMap::<String, usize>::new();
+    let mut all = cases();
+    all.retain(|case| {
+        let kind = format!("{:?} {}", case.chain.codecs[0], case.name.split(' ').take(2).collect::<Vec<_>>().join(" "));
+        let count = seen.entry(kind).or_default();
+        *count += usize::from(case.encoded.len() < 250);
+        case.encoded.len() < 250 && *count <= 1
+    });
+    all
+}
+
+/// Damaged bytes give an error or the expected length; of what carries a checksum over all of it, the right bytes.
+fn decodes_or_fails(case: &Case, encoded: &[u8]) {
+    let n = case.decoded.len();
+    if let Ok(decoded) = case.chain.decode(encoded, Length::Exact(n)) {
+        assert_eq!(decoded.len(), n, "{}", case.name);
+    }
+    if let Ok(decoded) = case.chain.decode_owned(encoded.to_vec(), Length::AtMost(n)) {
+        assert!(decoded.len() <= n && decoded.capacity() <= n.max(encoded.len()) + (64 << 10) + 1, "{}", case.name);
+    }
+}
+
+#[test]
+fn truncation_is_noticed() {
+    for case in small() {
+        for end in 0..case.encoded.len() {
+            let cut = &case.encoded[..end];
+            decodes_or_fails(&case, cut);
+            // What is left out may be padding, an empty member, or the end mark of a stream that needs none.
+            if let Ok(decoded) = case.chain.decode(cut, Length::Exact(case.decoded.len())) {
+                assert_eq!(decoded, case.decoded, "{} cut after {end}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_do_no_harm() {
+    for case in small() {
+        for at in 0..case.encoded.len() {
+            for bit in 0..8 {
+                let mut damaged = case.encoded.clone();
+                damaged[at] ^= 1 << bit;
+                decodes_or_fails(&case, &damaged);
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_under_a_checksum_give_no_wrong_bytes() {
+    for case in small() {
+        let named = |name: &str| case.name.starts_with(name);
+        if !(named("gzip") || named("zlib") || named("bz2") || named("crc32") || named("adler32") || named("jenkins")) {
+            continue;
+        }
+        for at in 0..case.encoded.len() {
+            let mut damaged = case.encoded.clone();
+            damaged[at] ^= 0x10;
+            if let Ok(decoded) = case.chain.decode(&damaged, Length::Exact(case.decoded.len())) {
+                assert_eq!(decoded, case.decoded, "{} damaged at {at}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn another_length_is_an_error() {
+    for case in small() {
+        let n = case.decoded.len();
+        assert!(case.chain.decode(&case.encoded, Length::Exact(n + 1)).is_err(), "{}", case.name);
+        assert_eq!(case.chain.decode(&case.encoded, Length::AtMost(n + 1)).is_ok(), !case.name.contains("bare"), "{}", case.name);
+        if n > 0 {
+            assert!(case.chain.decode(&case.encoded, Length::Exact(n - 1)).is_err(), "{}", case.name);
+            assert!(case.chain.decode(&case.encoded, Length::AtMost(n - 1)).is_err(), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_stream_is_noticed() {
+    for case in small() {
+        for tail in [&b"x"[..], b"garbage after the end", &case.encoded] {
+            let mut longer = case.encoded.clone();
+            longer.extend_from_slice(tail);
+            if let Ok(decoded) = case.chain.decode(&longer, Length::Exact(case.decoded.len())) {
+                // Only an empty stream may follow, as the same one does here.
+                assert!(decoded.is_empty() && tail == case.encoded, "{} followed by {tail:?}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_chain_gives_its_input() {
+    let chain = Chain::default();
+    let bytes = vec![1u8; 100];
+    let address = bytes.as_ptr();
+    let out = chain.decode_owned(bytes, Length::Exact(100)).unwrap();
+    assert_eq!(out.as_ptr(), address);
+    assert!(chain.decode(&[], Length::Exact(4)).is_err());
+    assert!(chain.decode(&[0; 5], Length::Exact(4)).is_err());
+    assert_eq!(chain.decode(&[0; 3], Length::AtMost(4)).unwrap(), [0; 3]);
+}
+
+#[test]
+fn lengths_run_backwards() {
+    let number = |text| Number::parse(text).unwrap();
+    let delta = Codec::Delta { decoded: number("<i8"), encoded: number("<i2") };
+    let chain = Chain::new(vec![delta, Codec::Shuffle(2), Codec::Checksum(Sum::Crc32, Location::Start)]).unwrap();
+    assert_eq!(chain.encoded_length(Length::Exact(800)), Length::Exact(204));
+    assert_eq!(chain.names(), ["delta", "shuffle", "crc32"]);
+    let bits = Chain::new(vec![Codec::PackBits, Codec::Zlib]).unwrap();
+    assert_eq!(bits.encoded_length(Length::Exact(17)), Length::AtMost(limits::encoded(4) as usize));
+    assert!(Chain::new(vec![Codec::Gzip; limits::CODECS + 1]).is_err());
+}
+
+fn decode(codec: Codec, encoded: &[u8], length: Length) -> Result<Vec<u8>> {
+    Chain::new(vec![codec]).unwrap().decode(encoded, length)
+}
+
+/// 64 MiB of zeros in every compressor, where 32 bytes are expected.
+#[test]
+fn bombs_stop_at_the_bound() {
+    use std::io::Write;
+    let zeros = vec![0u8; 1 << 16];
+    let fill = |writer: &mut dyn Write| (0..1024).for_each(|_| writer.write_all(&zeros).unwrap());
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    fill(&mut gzip);
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    fill(&mut zlib);
+    let mut bzip2 = ::bzip2::write::BzEncoder::new(Vec::new(), ::bzip2::Compression::best());
+    fill(&mut bzip2);
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    fill(&mut xz);
+    let all = vec![0u8; 64 << 20];
+    let mut zstd = vec![0; 1 << 20];
+    let n = zstd_safe::compress(&mut zstd[..], &all, 1).unwrap();
+    zstd.truncate(n);
+    let mut lz4 = (all.len() as u32).to_le_bytes().to_vec();
+    lz4.extend(lz4_flex::block::compress(&all));
+    // The length that the metadata tells bounds the encoded bytes too; these are all below that.
+    let bombs = [
+        (Codec::Gzip, gzip.finish().unwrap()),
+        (Codec::Zlib, zlib.finish().unwrap()),
+        (Codec::Bzip2, bzip2.finish().unwrap()),
+        (Codec::Lzma(Lzma::Container), xz.finish().unwrap()),
+        (Codec::Zstd, zstd),
+        (Codec::Lz4(Framing::Prefixed), lz4),
+    ];
+    for (codec, bomb) in bombs {
+        for length in [Length::Exact(32), Length::AtMost(32), Length::Exact(0), Length::AtMost(1 << 20)] {
+            let error = decode(codec.clone(), &bomb, length).unwrap_err();
+            assert_eq!(error.kind(), crate::error::Kind::Corrupt, "{} {length:?}: {error}", codec.name());
+        }
+        assert!(decode(codec, &bomb, Length::Exact(64 << 20)).unwrap() == all);
+    }
+}
+
+#[test]
+fn claims_beyond_the_bound_are_not_believed() {
+    // A zstd frame that claims 2^60 bytes, then one with a window of 2^41.
+    let mut size = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
+    size.extend((1u64 << 60).to_le_bytes());
+    size.extend([1, 0, 0]);
+    let error = decode(Codec::Zstd, &size, Length::Exact(32)).unwrap_err();
+    assert_eq!(error.reason(), "zstd: 1152921504606846976 bytes where 32 are expected");
+    assert!(decode(Codec::Zstd, &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf8, 1, 0, 0], Length::Exact(32)).is_err());
+    // A blosc frame whose block begins outside of it, in its own offsets, and with a stream that leads out of it.
+    for start in [0u32, 16, 19, 24, 1000, u32::MAX] {
+        let mut frame = vec![2, 1, 0x31, 4];
+        for n in [32u32, 32, 24, start, 100] {
+            frame.extend(n.to_le_bytes());
+        }
+        assert!(decode(Codec::Blosc, &frame, Length::Exact(32)).is_err(), "{start}");
+    }
+    let mut frame = vec![2, 1, 0x31, 0];
+    [32u32, 0, 16].iter().for_each(|n| frame.extend(n.to_le_bytes()));
+    assert!(decode(Codec::Blosc, &frame, Length::Exact(32)).is_err());
+    // A record of LZ4Block that claims 2 GiB, and one without an end after it.
+    let mut record = b"LZ4Block\x26".to_vec();
+    [10u32, 0x7fff_ffff, 0].iter().for_each(|n| record.extend(n.to_le_bytes()));
+    let sniffed = Codec::Lz4(Framing::Sniffed);
+    assert!(decode(sniffed.clone(), &record, Length::Exact(32)).is_err());
+    // A bare block has no length: with a bound alone it cannot be told.
+    assert_eq!(decode(sniffed.clone(), &[0x10, b'x'], Length::Exact(1)).unwrap(), b"x");
+    assert!(decode(sniffed, &[0x10, b'x'], Length::AtMost(1)).is_err());
 }

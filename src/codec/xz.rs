@@ -103,7 +103,11 @@ fn raw(filters: &[Filter], length: Length) -> Result<Filters> {
                 let mut options = LzmaOptions::new();
                 options.dict_size(dictionary.min(bound).max(4096));
                 options.literal_context_bits(lc).literal_position_bits(lp).position_bits(pb);
-                if second { chain.lzma2(&options) } else { chain.lzma1(&options) };
+                if second {
+                    chain.lzma2(&options)
+                } else {
+                    chain.lzma1(&options)
+                };
             }
         }
     }

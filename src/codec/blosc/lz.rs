@@ -42,11 +42,7 @@ pub(super) fn into(stream: &[u8], out: &mut [u8]) -> Option<()> {
                 }
             }
             let (high, low) = ((control & 31) << 8, input.byte()?);
-            let distance = if high | low == FAR {
-                ((input.byte()? << 8) | input.byte()?).checked_add(FAR)?
-            } else {
-                high | low
-            };
+            let distance = if high | low == FAR { ((input.byte()? << 8) | input.byte()?).checked_add(FAR)? } else { high | low };
             copy(out, at, distance.checked_add(1)?, count)?;
             at = at.checked_add(count)?;
         }
