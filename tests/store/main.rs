@@ -1,5 +1,7 @@
 //! The stores: one list of assertions for all of them, then what is special to each.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking, as tests do")]
+
 mod conformance;
 mod dirs;
 mod zips;
@@ -32,6 +34,37 @@ fn a_directory_conforms() {
     let path = fixtures().join("tree");
     check(&DirStore::open(&path, DirOptions::default()).unwrap());
     check(&DirStore::open(&path, DirOptions { follow_symlinks: true }).unwrap());
+}
+
+#[test]
+fn sources_are_told_by_content() {
+    let open = |source: &str| chunkmount::source::open(source, chunkmount::source::Options::default());
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
+    std::fs::copy(fixtures().join("python-folder.zip"), at("no suffix")).unwrap();
+    std::fs::write(at("text.zip"), "no archive").unwrap();
+    std::fs::write(at("cut.zip"), "").unwrap();
+    let tree = fixtures().join("tree").to_str().unwrap().to_owned();
+    for source in
+        [tree.clone(), format!("file://{tree}#mode=zarr,file"), at("no suffix"), format!("file://{}#mode=zip", at("no%20suffix"))]
+    {
+        let opened = open(&source).unwrap();
+        check(opened.store.as_ref());
+        assert_eq!(opened.path.unwrap().to_str().unwrap(), opened.name);
+    }
+    for (source, kind, says) in [
+        (at("text.zip"), Kind::Corrupt, "not a zip archive"),
+        (at("cut.zip"), Kind::Corrupt, "not a zip archive"),
+        (at("absent"), Kind::NotFound, "not found"),
+        ("/dev/null".into(), Kind::Unsupported, "neither"),
+        (format!("file://{tree}#mode=zip"), Kind::Usage, "directory"),
+        (format!("file://{}#mode=file", at("no%20suffix")), Kind::Usage, "file"),
+        ("s3://bucket/x.zarr".into(), Kind::Unsupported, "s3://"),
+    ] {
+        let e = open(&source).err().unwrap();
+        assert_eq!(e.kind(), kind, "{source}");
+        assert!(e.to_string().starts_with(&source) && e.reason().contains(says), "{e}");
+    }
 }
 
 #[test]

@@ -171,9 +171,13 @@ impl Root {
             return Ok(opened);
         }
         // An absolute link, or one that leaves the root and returns: is its target inside?
-        let (Ok(object), Ok(root)) = (rustix::fs::openat(&self.fd, path(key), LOOK, Mode::empty()), real_path(&self.fd)) else {
-            return Err(outside());
+        let object = match rustix::fs::openat(&self.fd, path(key), LOOK, Mode::empty()) {
+            Ok(object) => object,
+            // Which of the names is missing, and whether that is inside, is told by `absence`.
+            Err(Errno::NOENT) => return Ok(Err(Errno::NOENT)),
+            Err(_) => return Err(outside()),
         };
+        let root = real_path(&self.fd).map_err(failed)?;
         let real = real_path(&object).map_err(failed)?;
         let Ok(inside) = real.strip_prefix(&root) else { return Err(outside()) };
         let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
@@ -213,8 +217,15 @@ impl Root {
                 Ok(key) => key,
                 Err(e) => return e,
             };
-            let links = ResolveFlags::empty();
-            let directory = match self.at(&parent_key, LOOK | OFlags::DIRECTORY, links) {
+            let flags = LOOK | OFlags::DIRECTORY;
+            let opened = match self.at(&parent_key, flags, ResolveFlags::NO_SYMLINKS) {
+                Err(Errno::LOOP) => match self.through_links(&parent_key, flags) {
+                    Ok(opened) => opened,
+                    Err(e) => return e,
+                },
+                opened => opened,
+            };
+            let directory = match opened {
                 Ok(directory) => directory,
                 Err(Errno::NOENT) if !parent.is_empty() => {
                     name = parent;
@@ -257,4 +268,51 @@ fn descriptor(fd: &impl AsFd) -> PathBuf {
 fn real_path(fd: &impl AsFd) -> std::result::Result<PathBuf, Errno> {
     let target = rustix::fs::readlinkat(CWD, descriptor(fd), Vec::new())?;
     Ok(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn without_openat2_the_answers_are_the_same() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("root");
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::write(root.join("a/f"), "1").unwrap();
+        std::fs::write(temp.path().join("out"), "2").unwrap();
+        symlink("a/f", root.join("in")).unwrap();
+        symlink(root.join("a"), root.join("absolute")).unwrap();
+        symlink("../out", root.join("out")).unwrap();
+        symlink("..", root.join("a/up")).unwrap();
+        symlink("none", root.join("dangling")).unwrap();
+        for follow in [false, true] {
+            let mut root = Root::open(&root, follow).unwrap();
+            let names = [
+                "a",
+                "a/f",
+                "in",
+                "absolute",
+                "absolute/f",
+                "absolute/g",
+                "out",
+                "a/up",
+                "a/up/a/f",
+                "dangling",
+                "none",
+                "a/f/x",
+            ];
+            let answers = |root: &Root| -> Vec<_> {
+                let kind = |r: Result<OwnedFd>| r.map(|fd| stat(&fd).unwrap().st_ino).map_err(|e| e.kind());
+                let keys = names.iter().map(|n| Key::root().join(n).unwrap());
+                keys.map(|k| (kind(root.look(&k)), kind(root.open_file(&k)), kind(root.open_directory(&k)))).collect()
+            };
+            assert!(root.openat2);
+            let with = answers(&root);
+            root.openat2 = false;
+            assert_eq!(answers(&root), with);
+            assert_eq!(with.iter().filter(|a| a.1.is_ok()).count(), if follow { 4 } else { 3 });
+        }
+    }
 }

@@ -78,7 +78,10 @@ fn claim(tail: &Tail<'_>, at: usize) -> Result<Claim> {
     if disk != 0 || directory_disk != 0 || here != entries {
         return Err(Error::unsupported("an archive split over several files is not read"));
     }
-    place(position, u64::from(size), u64::from(offset), u64::from(entries), true)
+    // Info-ZIP 3.0, forced to zip64 in a pipe, points to a zip64 record that it does not write. The directory's place follows from
+    // its size; that nothing lies before the archive is proven entry by entry, by the local headers.
+    let offset = if offset == u32::MAX { position.saturating_sub(u64::from(size)) } else { u64::from(offset) };
+    place(position, u64::from(size), offset, u64::from(entries), true)
 }
 
 fn place(end: u64, size: u64, offset: u64, entries: u64, wraps: bool) -> Result<Claim> {
