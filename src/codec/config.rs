@@ -11,7 +11,22 @@ use serde_json::{Map, Value};
 pub fn from_numcodecs(config: &Value, item_size: Option<usize>) -> Result<Option<Codec>> {
     let _ = item_size;
     let id = config.get("id").and_then(Value::as_str).ok_or_else(|| Error::corrupt("a codec without `id`"))?;
-    let known = ["zlib", "gzip", "blosc", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta", "fletcher32", "crc32", "crc32c", "adler32", "jenkins_lookup3"];
+    let known = [
+        "zlib",
+        "gzip",
+        "blosc",
+        "zstd",
+        "lz4",
+        "bz2",
+        "lzma",
+        "shuffle",
+        "delta",
+        "fletcher32",
+        "crc32",
+        "crc32c",
+        "adler32",
+        "jenkins_lookup3",
+    ];
     let more = ["fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "lz4hc"];
     Ok((known.contains(&id) || more.contains(&id)).then_some(Codec::Gzip))
 }

@@ -45,7 +45,11 @@ pub fn parse(value: &Value, dtype: &DType, swaps: &[Swap], plain: bool) -> Resul
     };
     match found {
         Some((bytes, zarr2)) => Ok(Fill { bytes: Some(bytes), zarr2 }),
-        None => Err(Error::corrupt(format!("fill_value: {} is no value of {}", json::cite(value), json::cite(&super::dtype::spell(dtype))))),
+        None => Err(Error::corrupt(format!(
+            "fill_value: {} is no value of {}",
+            json::cite(value),
+            json::cite(&super::dtype::spell(dtype))
+        ))),
     }
 }
 

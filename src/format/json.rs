@@ -305,7 +305,9 @@ mod tests {
     #[test]
     fn what_writers_write_beyond_json() {
         // zarr-python 2.18.3's attributes, netcdf-c 4.8.1's escapes, GDAL's slashes.
-        let value = parse(b"\xef\xbb\xbf{\"a\": NaN, \"b\": [-Infinity, 1e400, 9007199254741944], \"q\": \"say \\'hi\\' \\\\ there\"}").unwrap();
+        let value =
+            parse(b"\xef\xbb\xbf{\"a\": NaN, \"b\": [-Infinity, 1e400, 9007199254741944], \"q\": \"say \\'hi\\' \\\\ there\"}")
+                .unwrap();
         assert_eq!(value["q"], "say \"hi\" \\ there");
         assert_eq!(value["a"].as_f64(), None);
         let text = String::from_utf8(render(&value, NonFinite::Token)).unwrap();
@@ -318,7 +320,25 @@ mod tests {
 
     #[test]
     fn what_is_refused() {
-        for bad in ["", " ", "{", "[1,", "[1,]", "{\"a\"}", "{\"a\":}", "{a:1}", "1 2", "\"", "\"\\x\"", "\"\\ud800\"", "01", "1.", "+1", "tru", "\"\\u00g0\""] {
+        for bad in [
+            "",
+            " ",
+            "{",
+            "[1,",
+            "[1,]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{a:1}",
+            "1 2",
+            "\"",
+            "\"\\x\"",
+            "\"\\ud800\"",
+            "01",
+            "1.",
+            "+1",
+            "tru",
+            "\"\\u00g0\"",
+        ] {
             assert_eq!(parse(bad.as_bytes()).unwrap_err().kind(), Kind::Corrupt, "{bad}");
         }
         assert!(parse(b"\"\xb5\"").unwrap_err().reason().contains("UTF-8"));

@@ -75,7 +75,12 @@ pub fn array_marks(documents: &Documents, members: &Map<String, Value>, attribut
 ///
 /// # Errors
 /// For marks that cannot be read.
-pub fn array_attributes(documents: &Documents, marks: &ArrayMarks, mut attributes: Attributes, rank: usize) -> Result<Attributes> {
+pub fn array_attributes(
+    documents: &Documents,
+    marks: &ArrayMarks,
+    mut attributes: Attributes,
+    rank: usize,
+) -> Result<Attributes> {
     if !marks.any {
         return Ok(attributes);
     }
@@ -165,7 +170,8 @@ fn find(
         }
     }
     let upper = upper(name);
-    let mark = attributes.get(name).or_else(|| members.get(name)).or_else(|| members.get(&upper)).or_else(|| attributes.get(&upper))?;
+    let mark =
+        attributes.get(name).or_else(|| members.get(name)).or_else(|| members.get(&upper)).or_else(|| attributes.get(&upper))?;
     Some(match mark {
         Value::Object(mark) => Ok(mark.clone()),
         other => Err(Error::corrupt(format!("{name}: {} where an object is expected", json::cite(other)))),

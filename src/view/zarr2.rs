@@ -72,14 +72,20 @@ fn zarray(array: &Array) -> Map<String, Value> {
     put("dimension_separator", json!(char::from(array.separator)));
     put("dtype", array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)));
     put("fill_value", array.fill.zarr2.clone());
-    put("filters", match array.kept.filters.is_empty() {
-        true => Value::Null,
-        false => Value::Array(array.kept.filters.clone()),
-    });
-    put("order", match array.order {
-        Order::C => json!("C"),
-        Order::F => json!("F"),
-    });
+    put(
+        "filters",
+        match array.kept.filters.is_empty() {
+            true => Value::Null,
+            false => Value::Array(array.kept.filters.clone()),
+        },
+    );
+    put(
+        "order",
+        match array.order {
+            Order::C => json!("C"),
+            Order::F => json!("F"),
+        },
+    );
     put("shape", json!(array.shape));
     put("zarr_format", json!(2));
     if let Ok(attributes) = &array.attributes {

@@ -96,7 +96,8 @@ fn stored_as(array: &Array) -> Result<(Value, Value)> {
     if array.kept.is_empty() {
         return Ok((data_type(&array.dtype)?, bytes_codec(&array.dtype)));
     }
-    let ids: Vec<_> = array.kept.filters.iter().chain(&array.kept.compressor).map(|c| c.get("id").and_then(Value::as_str)).collect();
+    let ids: Vec<_> =
+        array.kept.filters.iter().chain(&array.kept.compressor).map(|c| c.get("id").and_then(Value::as_str)).collect();
     match (&array.dtype, ids.as_slice()) {
         (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), json!({"name": "vlen-utf8"}))),
         (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), json!({"name": "vlen-bytes"}))),
@@ -248,7 +249,9 @@ mod tests {
     #[test]
     fn numbers_of_few_bits() {
         // numpy.array(bits, 'u2').view('f2')
-        for (bits, number) in [(0x3e00, 1.5), (1, 5.960_464_477_539_063e-8), (0x03ff, 6.097_555_160_522_461e-5), (0xfbff, -65504.0)] {
+        for (bits, number) in
+            [(0x3e00, 1.5), (1, 5.960_464_477_539_063e-8), (0x03ff, 6.097_555_160_522_461e-5), (0xfbff, -65504.0)]
+        {
             assert_eq!(half(bits), number);
         }
         assert_eq!(float(&[0, 0, 0xc0, 0x7f]), Some(json!("NaN")));
