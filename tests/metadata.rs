@@ -2,6 +2,8 @@
 //!
 //! What is expected was told to the writers, or is what zarr-python, tensorstore or netcdf-c read from the same files.
 
+#![expect(clippy::unwrap_used, reason = "helpers outside of #[test] may fail the test too")]
+
 use chunkmount::array::{Array, DType, Envelope, Format, Node, Order, Swap};
 use chunkmount::error::Kind;
 use chunkmount::format::{self, Context, DOCUMENTS, Documents, n5};

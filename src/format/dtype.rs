@@ -115,7 +115,7 @@ impl Reader {
                 let fields = fields.iter().map(|f| self.field(f, below)).collect::<Result<Vec<_>>>()?;
                 let mut names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
                 names.sort_unstable();
-                if names.array_windows().any(|[a, b]| a == b) {
+                if names.windows(2).any(|pair| pair.first() == pair.last()) {
                     return Err(Error::corrupt("dtype: two fields of one name"));
                 }
                 Ok(DType::Struct(fields))
