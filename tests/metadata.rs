@@ -200,6 +200,16 @@ fn zarr_python_and_others() {
     assert_eq!(z5.fill.bytes.map(|b| b.len()), z5.dtype.size());
 }
 
+/// netcdf-c 4.8.0 in its mode for pure Zarr wrote `{"shape": [13,9],"dtype": "<U1","chunks": [5,9],"fill_value": ""}` and chunks
+/// of 45 bytes; zarr-python writes the same words and chunks of 180.
+#[test]
+fn characters_without_a_mark_may_be_narrow() {
+    let text = member("dtype", "\"<U1\"").replace("\"fill_value\": 0", "\"fill_value\": \"\"");
+    let a = array_of(zarray(&text).unwrap());
+    assert_eq!((&a.dtype, a.stored.narrow_text), (&DType::Text(1), true));
+    assert!(!array_of(zarray(&text.replace("<U1", "<U2")).unwrap()).stored.narrow_text);
+}
+
 #[test]
 fn codecs_that_stay_keep_what_lies_inside() {
     let text =
