@@ -57,7 +57,7 @@ pub struct Array {
     pub format: Format,
     /// Length of each axis, in elements.
     pub shape: Vec<u64>,
-    /// Length of each axis of a chunk, in elements; none is 0 unless the array's axis is.
+    /// Length of each axis of a chunk, in elements; none is 0.
     pub chunks: Vec<u64>,
     /// Type of an element; shown bytes are little-endian.
     pub dtype: DType,

@@ -54,10 +54,14 @@ pub struct Context {
 /// When a document contradicts itself, is not read, or could not be fetched; the message names the document and the reason.
 /// A directory with an error is *broken*, never absent.
 pub fn detect(documents: &Documents, context: &Context) -> Result<Node> {
-    if context.only != Some(Format::N5) && let Some(node) = zarr2::detect(documents, context)? {
+    if context.only != Some(Format::N5)
+        && let Some(node) = zarr2::detect(documents, context)?
+    {
         return Ok(node);
     }
-    if context.only != Some(Format::Zarr2) && let Some(node) = n5::detect(documents, context)? {
+    if context.only != Some(Format::Zarr2)
+        && let Some(node) = n5::detect(documents, context)?
+    {
         return Ok(node);
     }
     Ok(Node::Directory)
@@ -112,7 +116,10 @@ fn axis(value: &Value) -> Result<u64> {
 fn check_sizes(shape: &[u64], chunks: &[u64], item: u64) -> Result<()> {
     let bytes = chunks.iter().try_fold(item.max(1), |n, &c| n.checked_mul(c.max(1)));
     if bytes.is_none_or(|n| n > limits::CHUNK) {
-        return Err(Error::too_big(format!("a chunk of {chunks:?} elements of {item} bytes; at most {} bytes are read", limits::CHUNK)));
+        return Err(Error::too_big(format!(
+            "a chunk of {chunks:?} elements of {item} bytes; at most {} bytes are read",
+            limits::CHUNK
+        )));
     }
     let grid = shape.iter().zip(chunks).try_fold(1u128, |n, (&s, &c)| n.checked_mul(u128::from(s.div_ceil(c.max(1)))));
     if grid.is_none_or(|n| n >> 127 != 0) {
@@ -127,6 +134,3 @@ fn names(attributes: &Map<String, Value>, key: &str, rank: usize) -> Option<Vec<
     let names: Option<Vec<_>> = list.iter().map(|name| name.as_str().map(|n| Some(n.to_owned()))).collect();
     names.filter(|names| names.len() == rank)
 }
-
-#[cfg(test)]
-mod tests;

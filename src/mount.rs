@@ -7,10 +7,10 @@ mod kernel;
 
 use crate::cli::{Axes, Cli};
 use crate::error::{Error, Kind, Result};
+use crate::fuse;
 use crate::source::{self, Opened};
 use crate::tree::{self, Tree};
 use crate::vfs::{self, Vfs};
-use crate::fuse;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

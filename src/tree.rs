@@ -132,10 +132,11 @@ impl Tree {
     pub fn document(&self, directory: &Directory, name: &[u8]) -> Option<(&'static str, Result<Arc<Vec<u8>>>)> {
         let document = directory.documents.iter().find(|d| d.name.as_bytes() == name)?;
         let content = document.content.get_or_init(|| {
-            let content = self
-                .consolidated(directory)
-                .map(Arc::new)
-                .map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)));
+            let content = match document.name {
+                ".zgroup" => self.zgroup(directory),
+                _ => self.consolidated(directory),
+            };
+            let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)));
             if let Err(e) = &content {
                 log::log!(e.level(), "{e}");
             }
@@ -223,6 +224,17 @@ impl Tree {
         }
     }
 
+    /// An NCZarr group's `.zgroup`, which lists the arrays that every netcdf-c can read.
+    fn zgroup(&self, group: &Directory) -> Result<Vec<u8>> {
+        let listed = |name: &str| {
+            let child = group.key.join(name).and_then(|key| self.open(&key, group.format));
+            child.is_ok_and(|child| child.array().is_some_and(view::nczarr::is_readable))
+        };
+        let node = group.node.as_ref().map_err(Clone::clone)?;
+        let documents = view::documents(node, self.options.flavour, &listed);
+        documents.into_iter().find(|(name, _)| *name == ".zgroup").map_or_else(|| Err(Error::not_found()), |(_, content)| content)
+    }
+
     fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {
         let mut directory = self.open(&root.key, None)?;
         for part in path.split('/').filter(|_| !path.is_empty()) {
@@ -232,11 +244,11 @@ impl Tree {
     }
 }
 
-/// The documents of a node; consolidated metadata is made when it is first looked at.
+/// The documents of a node; those that need more than the node are made when they are first looked at.
 fn shown(key: &Key, node: &Node, flavour: Flavour) -> Vec<Document> {
-    let late = view::consolidated_document(node, flavour);
-    let mut documents: Vec<_> = late.map(|name| Document { name, content: OnceLock::new() }).into_iter().collect();
-    for (name, content) in view::documents(node, flavour).into_iter().filter(|(name, _)| Some(*name) != late) {
+    let late = view::late_documents(node, flavour);
+    let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
+    for (name, content) in view::documents(node, flavour, &|_| true).into_iter().filter(|(name, _)| !late.contains(name)) {
         let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
         if let Err(e) = &content {
             log::log!(e.level(), "{e}");

@@ -1,6 +1,7 @@
 //! What is shown: documents in Zarr's spelling, and the names of chunk files. Pure.
 
 pub mod names;
+pub mod nczarr;
 pub mod zarr2;
 pub mod zarr3;
 
@@ -25,10 +26,12 @@ pub enum Flavour {
 pub const CONSOLIDATED: &str = ".zmetadata";
 
 /// The documents of a node by name, but for [`CONSOLIDATED`]. One that cannot be rendered is there, with the reason.
-pub fn documents(node: &Node, flavour: Flavour) -> Vec<(&'static str, Result<Vec<u8>>)> {
+///
+/// `listed` says of a group's array by name whether it is [`nczarr::is_readable`]; it is asked for NCZarr groups only.
+pub fn documents(node: &Node, flavour: Flavour, listed: &dyn Fn(&str) -> bool) -> Vec<(&'static str, Result<Vec<u8>>)> {
     match (flavour, node) {
         (_, Node::Directory) => Vec::new(),
-        (Flavour::Zarr2, node) => zarr2::documents(node),
+        (Flavour::Zarr2, node) => zarr2::documents(node, listed),
         (Flavour::Zarr3, node) => zarr3::document(node).transpose().map(|content| (ZARR3, content)).into_iter().collect(),
     }
 }
@@ -36,13 +39,15 @@ pub fn documents(node: &Node, flavour: Flavour) -> Vec<(&'static str, Result<Vec
 /// Name of Zarr v3's document, which holds consolidated metadata as well.
 pub const ZARR3: &str = "zarr.json";
 
-/// The document of a node that holds consolidated metadata, where there is any.
-pub fn consolidated_document(node: &Node, flavour: Flavour) -> Option<&'static str> {
-    let consolidated = matches!(node, Node::Group(group) if group.consolidated);
-    consolidated.then_some(match flavour {
-        Flavour::Zarr2 => CONSOLIDATED,
-        Flavour::Zarr3 => ZARR3,
-    })
+/// The documents of a node that need more than the node itself: consolidated metadata, and the arrays that an NCZarr group
+/// lists. They are made when they are first looked at.
+pub fn late_documents(node: &Node, flavour: Flavour) -> Vec<&'static str> {
+    let Node::Group(group) = node else { return Vec::new() };
+    let is_nczarr = group.attributes.as_ref().is_ok_and(|a| a.contains_key("_nczarr_group"));
+    match flavour {
+        Flavour::Zarr2 => group.consolidated.then_some(CONSOLIDATED).into_iter().chain(is_nczarr.then_some(".zgroup")).collect(),
+        Flavour::Zarr3 => group.consolidated.then_some(ZARR3).into_iter().collect(),
+    }
 }
 
 /// Names of the documents that a directory shows when it cannot be understood; reading them gives the reason.
@@ -75,7 +80,7 @@ pub fn consolidated_zarr2(listed: &Value, nodes: &[(String, Result<Node>)]) -> V
     let mut metadata = Map::new();
     for (path, node) in nodes {
         let key = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-        let shown = node.as_ref().map_or_else(|_| Vec::new(), zarr2::members);
+        let shown = node.as_ref().map_or_else(|_| Vec::new(), |node| zarr2::members(node, &|_| true));
         for name in [".zarray", ".zgroup", ".zattrs"] {
             let key = key(name);
             let value = match shown.iter().find(|(n, _)| *n == name) {
@@ -89,7 +94,11 @@ pub fn consolidated_zarr2(listed: &Value, nodes: &[(String, Result<Node>)]) -> V
             }
         }
     }
-    render(&json!({"metadata": metadata, "zarr_consolidated_format": 1}), NonFinite::Token)
+    // Moved, not converted: attributes may hold numbers that JSON does not have.
+    let mut document = Map::new();
+    document.insert("metadata".to_owned(), Value::Object(metadata));
+    document.insert("zarr_consolidated_format".to_owned(), json!(1));
+    render(&Value::Object(document), NonFinite::Token)
 }
 
 /// The root's `zarr.json` with the metadata of `nodes`; without it where some cannot be shown, so that readers ask for each.

@@ -40,7 +40,9 @@ fn modules_use_only_what_lies_below_them() {
                 for (at, _) in line.match_indices(prefix) {
                     let rest = &line[at + prefix.len()..];
                     let names: Vec<&str> = match rest.strip_prefix('{') {
-                        Some(list) => list.split('}').next().unwrap().split(',').map(|n| n.trim().split(':').next().unwrap()).collect(),
+                        Some(list) => {
+                            list.split('}').next().unwrap().split(',').map(|n| n.trim().split(':').next().unwrap()).collect()
+                        }
                         None => vec![rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap()],
                     };
                     for name in names {

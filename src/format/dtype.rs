@@ -115,7 +115,7 @@ impl Reader {
                 let fields = fields.iter().map(|f| self.field(f, below)).collect::<Result<Vec<_>>>()?;
                 let mut names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
                 names.sort_unstable();
-                if names.array_windows().any(|[a, b]| a == b) {
+                if names.windows(2).any(|pair| pair.first() == pair.last()) {
                     return Err(Error::corrupt("dtype: two fields of one name"));
                 }
                 Ok(DType::Struct(fields))
@@ -157,7 +157,9 @@ impl Reader {
             (DType::Struct(fields), Value::Array(spelled)) => {
                 let mut at = offset;
                 for (field, spelled) in fields.iter().zip(spelled) {
-                    let (Some(whole), Some(one), Some(inner)) = (field.size(), field.dtype.size(), spelled.get(1)) else { continue };
+                    let (Some(whole), Some(one), Some(inner)) = (field.size(), field.dtype.size(), spelled.get(1)) else {
+                        continue;
+                    };
                     if let DType::Struct(_) = field.dtype {
                         let count = whole.checked_div(one).unwrap_or(0);
                         let before = self.swaps.len();
@@ -298,10 +300,32 @@ mod tests {
 
     #[test]
     fn what_is_refused() {
-        for bad in ["\"<q9\"", "\"<f16\"", "\"<i3\"", "\"\"", "\"<\"", "\"<M8[x]\"", "\"<M8[0s]\"", "\"<M8[s\"", "\"|S\"", "\"|S-1\"", "\"é\""] {
+        for bad in [
+            "\"<q9\"",
+            "\"<f16\"",
+            "\"<i3\"",
+            "\"\"",
+            "\"<\"",
+            "\"<M8[x]\"",
+            "\"<M8[0s]\"",
+            "\"<M8[s\"",
+            "\"|S\"",
+            "\"|S-1\"",
+            "\"é\"",
+        ] {
             assert_eq!(read(bad).unwrap_err().kind(), Kind::Unsupported, "{bad}");
         }
-        for bad in ["1", "null", "[]", "{}", "[1]", "[[\"a\"]]", "[[1,\"<i4\"]]", "[[\"a\",\"<i4\",[-1]]]", "[[\"a\",\"<i4\"],[\"a\",\"<i4\"]]"] {
+        for bad in [
+            "1",
+            "null",
+            "[]",
+            "{}",
+            "[1]",
+            "[[\"a\"]]",
+            "[[1,\"<i4\"]]",
+            "[[\"a\",\"<i4\",[-1]]]",
+            "[[\"a\",\"<i4\"],[\"a\",\"<i4\"]]",
+        ] {
             assert_eq!(read(bad).unwrap_err().kind(), Kind::Corrupt, "{bad}");
         }
         for bad in [

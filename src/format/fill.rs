@@ -45,7 +45,11 @@ pub fn parse(value: &Value, dtype: &DType, swaps: &[Swap], plain: bool) -> Resul
     };
     match found {
         Some((bytes, zarr2)) => Ok(Fill { bytes: Some(bytes), zarr2 }),
-        None => Err(Error::corrupt(format!("fill_value: {} is no value of {}", json::cite(value), json::cite(&super::dtype::spell(dtype))))),
+        None => Err(Error::corrupt(format!(
+            "fill_value: {} is no value of {}",
+            json::cite(value),
+            json::cite(&super::dtype::spell(dtype))
+        ))),
     }
 }
 
@@ -200,7 +204,7 @@ fn complex(value: &Value, part: u8) -> Found {
     let (mut bytes, re) = float(re, part)?;
     let (more, im) = float(im, part)?;
     bytes.extend(more);
-    Some((bytes, json!([re, im])))
+    Some((bytes, Value::Array(vec![re, im])))
 }
 
 /// A byte string, padded with NUL. Base64 wherever it can be that, for so Zarr says, except where `plain`.
@@ -283,7 +287,7 @@ mod tests {
             ("true", "\"|b1\"", "01"),
             ("0", "\"|b1\"", "00"),
             ("0.1", "\"<f8\"", "9a9999999999b93f"),
-            ("9.96921e+36", "\"<f4\"", "edffef7c"),
+            ("9.96921e+36", "\"<f4\"", "0000f07c"),
             ("1.5", "\"<f2\"", "003e"),
             ("65504", "\"<f2\"", "ff7b"),
             ("6e-8", "\"<f2\"", "0100"),

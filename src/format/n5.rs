@@ -119,7 +119,11 @@ fn dtype(members: &Map<String, Value>) -> Result<DType> {
 /// Adds `_ARRAY_DIMENSIONS` from `axes`, in the order that is shown.
 ///
 /// Where the attribute is there already, zarr-python's N5 store wrote it, in the reversed order.
-fn dimensions(mut attributes: Map<String, Value>, rank: usize, source_axes: bool) -> (Map<String, Value>, Option<Vec<Option<String>>>) {
+fn dimensions(
+    mut attributes: Map<String, Value>,
+    rank: usize,
+    source_axes: bool,
+) -> (Map<String, Value>, Option<Vec<Option<String>>>) {
     const NAME: &str = "_ARRAY_DIMENSIONS";
     let (mut found, from_axes) = match names(&attributes, NAME, rank) {
         Some(names) => (names, false),
@@ -179,7 +183,9 @@ pub fn block_header(bytes: &[u8], rank: usize) -> Result<BlockHeader> {
     let mut at = 0usize;
     let mut field = |length: usize| -> Result<u32> {
         let end = at.saturating_add(length);
-        let field = bytes.get(at..end).ok_or_else(|| Error::corrupt(format!("a block of {} bytes ends within its header", bytes.len())))?;
+        let field = bytes
+            .get(at..end)
+            .ok_or_else(|| Error::corrupt(format!("a block of {} bytes ends within its header", bytes.len())))?;
         at = end;
         Ok(field.iter().fold(0, |n, &b| n << 8 | u32::from(b)))
     };

@@ -75,11 +75,17 @@ pub fn array_marks(documents: &Documents, members: &Map<String, Value>, attribut
 ///
 /// # Errors
 /// For marks that cannot be read.
-pub fn array_attributes(documents: &Documents, marks: &ArrayMarks, mut attributes: Attributes, rank: usize) -> Result<Attributes> {
+pub fn array_attributes(
+    documents: &Documents,
+    marks: &ArrayMarks,
+    mut attributes: Attributes,
+    rank: usize,
+) -> Result<Attributes> {
     if !marks.any {
         return Ok(attributes);
     }
     let types = types(documents, &mut attributes)?;
+    single_values(documents, &mut attributes);
     remove(&mut attributes, ARRAY);
     let mut shown = Vec::new();
     if let Some(mark) = marks.mark.clone().transpose()? {
@@ -109,6 +115,7 @@ pub fn group_attributes(documents: &Documents, members: &Map<String, Value>, mut
         return Ok(attributes);
     }
     let types = types(documents, &mut attributes)?;
+    single_values(documents, &mut attributes);
     remove(&mut attributes, SUPERBLOCK);
     remove(&mut attributes, GROUP);
     let mut shown = Vec::new();
@@ -122,6 +129,20 @@ pub fn group_attributes(documents: &Documents, members: &Map<String, Value>, mut
     Ok(attributes)
 }
 
+/// Writes single values as today: netcdf-c 4.8.0 made a list of every number.
+fn single_values(documents: &Documents, attributes: &mut Attributes) {
+    if [".nczattr", ".nczattrs"].iter().any(|name| documents.contains_key(name)) {
+        for value in attributes.values_mut() {
+            if let Value::Array(items) = value
+                && let [only] = items.as_slice()
+                && only.is_number()
+            {
+                *value = only.clone();
+            }
+        }
+    }
+}
+
 /// Appends the marks, and the types of all attributes.
 fn finish(attributes: &mut Attributes, mut types: Map<String, Value>, marks: Vec<(&str, Value)>) {
     for (name, mark) in marks {
@@ -129,7 +150,8 @@ fn finish(attributes: &mut Attributes, mut types: Map<String, Value>, marks: Vec
         types.insert(name.to_owned(), json!("|J0"));
     }
     types.insert(ATTR.to_owned(), json!("|J0"));
-    attributes.insert(ATTR.to_owned(), json!({ "types": types }));
+    let typed = Map::from_iter([("types".to_owned(), Value::Object(types))]);
+    attributes.insert(ATTR.to_owned(), Value::Object(typed));
 }
 
 /// The mark `name`, wherever it is: a side object, a member of the document, an attribute; in either case of letters.
@@ -148,7 +170,8 @@ fn find(
         }
     }
     let upper = upper(name);
-    let mark = attributes.get(name).or_else(|| members.get(name)).or_else(|| members.get(&upper)).or_else(|| attributes.get(&upper))?;
+    let mark =
+        attributes.get(name).or_else(|| members.get(name)).or_else(|| members.get(&upper)).or_else(|| attributes.get(&upper))?;
     Some(match mark {
         Value::Object(mark) => Ok(mark.clone()),
         other => Err(Error::corrupt(format!("{name}: {} where an object is expected", json::cite(other)))),

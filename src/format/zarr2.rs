@@ -72,6 +72,8 @@ fn attributes(documents: &Documents) -> Result<Attributes> {
 fn check_version(members: &Map<String, Value>) -> Result<()> {
     match members.get("zarr_format") {
         Some(Value::Number(n)) if n.as_str() == "2" => Ok(()),
+        // webknossos writes its groups so.
+        Some(Value::String(s)) if s == "2" => Ok(()),
         Some(other) => Err(Error::unsupported(format!("zarr_format: {} where 2 is expected", json::cite(other)))),
         None => Err(Error::corrupt("no `zarr_format`")),
     }
@@ -127,13 +129,15 @@ fn described(members: &Map<String, Value>, marks: &nczarr::ArrayMarks) -> Result
 }
 
 fn chunks(members: &Map<String, Value>, shape: &[u64]) -> Result<Vec<u64>> {
-    let chunks = axes(members, "chunks")?;
+    let mut chunks = axes(members, "chunks")?;
     if chunks.len() != shape.len() {
         return Err(Error::corrupt(format!("chunks: {} axes where the shape has {}", chunks.len(), shape.len())));
     }
     if shape.iter().zip(&chunks).any(|(&s, &c)| c == 0 && s != 0) {
         return Err(Error::corrupt(format!("chunks: {chunks:?} has a length of 0 where the shape {shape:?} has not")));
     }
+    // An axis without elements has no chunks, and some readers refuse a length of 0.
+    chunks.iter_mut().for_each(|c| *c = (*c).max(1));
     Ok(chunks)
 }
 

@@ -113,6 +113,7 @@ pub(crate) mod tests {
                 chain: crate::codec::Chain::default(),
                 swaps: Vec::new(),
                 order: Order::C,
+                narrow_text: false,
             },
         }
     }

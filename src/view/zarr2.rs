@@ -3,46 +3,73 @@
 //! No codec remains but those that are kept; elements are little-endian and in C order, unless codecs are kept, or the source's
 //! order of axes is wanted. All members that any reader asks for are written.
 
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
 use crate::array::{Array, Attributes, Group, Node, Order};
 use crate::error::Result;
 use crate::format::dtype;
 use crate::format::json::{NonFinite, render};
-use serde_json::{Value, json};
+use crate::view::nczarr;
+use serde_json::{Map, Value, json};
 
 /// The documents of a node by name. One that cannot be rendered is there, with the reason.
-pub fn documents(node: &Node) -> Vec<(&'static str, Result<Vec<u8>>)> {
-    members(node).into_iter().map(|(name, value)| (name, value.map(|value| render(&value, NonFinite::Token)))).collect()
+///
+/// `listed` says of a group's array by name whether it is [`nczarr::is_readable`], so that netcdf-c 4.9.0 can open a dataset
+/// that has others too.
+pub fn documents(node: &Node, listed: &dyn Fn(&str) -> bool) -> Vec<(&'static str, Result<Vec<u8>>)> {
+    members(node, listed).into_iter().map(|(name, value)| (name, value.map(|value| render(&value, NonFinite::Token)))).collect()
 }
 
 /// The documents of a node before they are written out.
-pub(super) fn members(node: &Node) -> Vec<(&'static str, Result<Value>)> {
+pub(super) fn members(node: &Node, listed: &dyn Fn(&str) -> bool) -> Vec<(&'static str, Result<Value>)> {
     let (name, document, attributes) = match node {
         Node::Directory => return Vec::new(),
-        Node::Group(Group { attributes, .. }) => (".zgroup", json!({"zarr_format": 2}), attributes),
+        Node::Group(Group { attributes, .. }) => (".zgroup", zgroup(attributes, listed), attributes),
         Node::Array(array) => (".zarray", zarray(array), &array.attributes),
     };
-    let mut documents = vec![(name, Ok(document))];
+    let mut documents = vec![(name, Ok(Value::Object(document)))];
     if attributes.as_ref().map_or(true, |a: &Attributes| !a.is_empty()) {
         documents.push((".zattrs", attributes.clone().map(Value::Object)));
     }
     documents
 }
 
-/// The members of `.zarray`.
-fn zarray(array: &Array) -> Value {
-    let filters = match array.kept.filters.as_slice() {
-        [] => Value::Null,
-        filters => json!(filters),
-    };
-    json!({
-        "chunks": array.chunks,
-        "compressor": array.kept.compressor,
-        "dimension_separator": char::from(array.separator).to_string(),
-        "dtype": array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)),
-        "fill_value": array.fill.zarr2,
-        "filters": filters,
-        "order": match array.order { Order::C => "C", Order::F => "F" },
-        "shape": array.shape,
-        "zarr_format": 2,
-    })
+fn zgroup(attributes: &Result<Attributes>, listed: &dyn Fn(&str) -> bool) -> Map<String, Value> {
+    let mut members = Map::new();
+    if let Ok(attributes) = attributes {
+        members.extend(nczarr::group_members(attributes, listed));
+    }
+    members.insert("zarr_format".to_owned(), json!(2));
+    members
+}
+
+/// The members of `.zarray`. Values of the source are moved, not converted: they may be numbers that JSON does not have.
+fn zarray(array: &Array) -> Map<String, Value> {
+    let mut members = Map::new();
+    let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
+    put("chunks", json!(array.chunks));
+    put("compressor", array.kept.compressor.clone().unwrap_or(Value::Null));
+    put("dimension_separator", json!(char::from(array.separator)));
+    put("dtype", array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)));
+    put("fill_value", array.fill.zarr2.clone());
+    put(
+        "filters",
+        match array.kept.filters.is_empty() {
+            true => Value::Null,
+            false => Value::Array(array.kept.filters.clone()),
+        },
+    );
+    put(
+        "order",
+        match array.order {
+            Order::C => json!("C"),
+            Order::F => json!("F"),
+        },
+    );
+    put("shape", json!(array.shape));
+    put("zarr_format", json!(2));
+    if let Ok(attributes) = &array.attributes {
+        members.extend(nczarr::array_members(attributes));
+    }
+    members
 }

@@ -1,1 +1,263 @@
-//! zarr3.
+//! The document of Zarr v3, `zarr.json`, that tells the truth about what is shown.
+//!
+//! Chunk files keep their names (chunk key encoding `v2`), so that a source can be shown either way. Data types outside of the
+//! core have the names of zarr-python 3.1. Codecs that stay have no truthful spelling here but variable-length text.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+use crate::array::{Array, DType, Field, Group, Node, Order};
+use crate::error::{Error, Result};
+use crate::format::base64;
+use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
+use serde_json::{Map, Value, json};
+
+/// The name of the attribute that `dimension_names` says again.
+const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+
+/// `zarr.json` of a node; `None` for a directory of no format.
+///
+/// # Errors
+/// [`crate::error::Kind::Unsupported`] for what has no spelling in Zarr v3, and the reason why attributes cannot be read.
+pub fn document(node: &Node) -> Result<Option<Vec<u8>>> {
+    Ok(members(node)?.map(|members| render(&Value::Object(members), NonFinite::Text)))
+}
+
+/// `zarr.json` of a group with the documents of the nodes below it inside; the path of each, and the node.
+///
+/// Nodes whose document cannot be rendered are left out, so that readers ask for them and learn the reason.
+///
+/// # Errors
+/// As [`document`], for the group itself.
+pub fn consolidated<'a>(root: &Node, nodes: impl IntoIterator<Item = (&'a str, &'a Node)>) -> Result<Option<Vec<u8>>> {
+    let Some(mut document) = members(root)? else { return Ok(None) };
+    let mut metadata = Map::new();
+    for (path, node) in nodes {
+        if let Ok(Some(members)) = members(node) {
+            metadata.insert(path.to_owned(), Value::Object(members));
+        }
+    }
+    let mut inline = Map::new();
+    inline.insert("kind".to_owned(), json!("inline"));
+    inline.insert("must_understand".to_owned(), json!(false));
+    inline.insert("metadata".to_owned(), Value::Object(metadata));
+    document.insert("consolidated_metadata".to_owned(), Value::Object(inline));
+    Ok(Some(render(&Value::Object(document), NonFinite::Text)))
+}
+
+fn members(node: &Node) -> Result<Option<Map<String, Value>>> {
+    match node {
+        Node::Directory => Ok(None),
+        Node::Group(Group { attributes, .. }) => {
+            let mut members = Map::new();
+            members.insert("zarr_format".to_owned(), json!(3));
+            members.insert("node_type".to_owned(), json!("group"));
+            members.insert("attributes".to_owned(), Value::Object(attributes.clone()?));
+            Ok(Some(members))
+        }
+        Node::Array(array) => members_of(array).map(Some),
+    }
+}
+
+fn members_of(array: &Array) -> Result<Map<String, Value>> {
+    let (dtype, serializer) = stored_as(array)?;
+    let rank = array.shape.len();
+    let mut codecs = Vec::new();
+    if array.order == Order::F && rank > 1 {
+        let order: Vec<usize> = (0..rank).rev().collect();
+        codecs.push(json!({"name": "transpose", "configuration": {"order": order}}));
+    }
+    codecs.push(serializer);
+    let mut attributes = array.attributes.clone()?;
+    if let Some(names) = &array.dimension_names
+        && attributes.get(DIMENSIONS) == Some(&json!(names))
+    {
+        attributes.shift_remove(DIMENSIONS);
+    }
+    let mut members = Map::new();
+    let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
+    put("zarr_format", json!(3));
+    put("node_type", json!("array"));
+    put("shape", json!(array.shape));
+    put("data_type", dtype);
+    put("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": array.chunks}}));
+    let separator = char::from(array.separator).to_string();
+    put("chunk_key_encoding", json!({"name": "v2", "configuration": {"separator": separator}}));
+    put("fill_value", fill_value(array)?);
+    put("codecs", Value::Array(codecs));
+    put("attributes", Value::Object(attributes));
+    if let Some(names) = &array.dimension_names {
+        put("dimension_names", json!(names));
+    }
+    Ok(members)
+}
+
+/// The data type, and the codec that makes bytes of the elements.
+fn stored_as(array: &Array) -> Result<(Value, Value)> {
+    if array.kept.is_empty() {
+        return Ok((data_type(&array.dtype)?, bytes_codec(&array.dtype)));
+    }
+    let ids: Vec<_> =
+        array.kept.filters.iter().chain(&array.kept.compressor).map(|c| c.get("id").and_then(Value::as_str)).collect();
+    match (&array.dtype, ids.as_slice()) {
+        (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), json!({"name": "vlen-utf8"}))),
+        (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), json!({"name": "vlen-bytes"}))),
+        _ => {
+            let kept = array.kept.filters.iter().chain(&array.kept.compressor).cloned().collect();
+            Err(Error::unsupported(format!("no Zarr v3 spelling of the codecs that stay: {}", cite(&Value::Array(kept)))))
+        }
+    }
+}
+
+/// Byte order is left out where there is none, as other writers do.
+fn bytes_codec(dtype: &DType) -> Value {
+    match dtype {
+        DType::Bool | DType::Int(1) | DType::UInt(1) | DType::Bytes { .. } | DType::Void(_) => json!({"name": "bytes"}),
+        _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+    }
+}
+
+fn data_type(dtype: &DType) -> Result<Value> {
+    Ok(match dtype {
+        DType::Bool => json!("bool"),
+        DType::Int(n) => json!(format!("int{}", bits(*n))),
+        DType::UInt(n) => json!(format!("uint{}", bits(*n))),
+        DType::Float(n) => json!(format!("float{}", bits(*n))),
+        DType::Complex(n) => json!(format!("complex{}", bits(*n))),
+        DType::Bytes { length, .. } => named("null_terminated_bytes", json!({"length_bytes": length})),
+        DType::Text(n) => named("fixed_length_utf32", json!({"length_bytes": n.saturating_mul(4)})),
+        DType::Void(n) => named("raw_bytes", json!({"length_bytes": n})),
+        DType::DateTime(unit) => named("numpy.datetime64", time(unit)),
+        DType::TimeDelta(unit) => named("numpy.timedelta64", time(unit)),
+        DType::Struct(fields) => {
+            let fields = fields.iter().map(field).collect::<Result<Vec<_>>>()?;
+            named("structured", json!({ "fields": fields }))
+        }
+        DType::Object => return Err(Error::unsupported("objects without their codec have no Zarr v3 spelling")),
+    })
+}
+
+fn bits(bytes: u8) -> u32 {
+    u32::from(bytes).saturating_mul(8)
+}
+
+fn named(name: &str, configuration: Value) -> Value {
+    json!({"name": name, "configuration": configuration})
+}
+
+/// numpy's unit `25us` is 25 times `us`.
+fn time(unit: &str) -> Value {
+    let name = unit.trim_start_matches(|c: char| c.is_ascii_digit());
+    let factor = unit.strip_suffix(name).and_then(|f| f.parse::<u32>().ok()).unwrap_or(1);
+    json!({"unit": if name.is_empty() { "generic" } else { name }, "scale_factor": factor})
+}
+
+/// A field that is an array has no spelling of its own; its bytes have.
+fn field(field: &Field) -> Result<Value> {
+    if !field.shape.is_empty() {
+        return Err(Error::unsupported(format!("field {:?} is an array, which Zarr v3 does not spell", field.name)));
+    }
+    Ok(json!([field.name, data_type(&field.dtype)?]))
+}
+
+/// The fill value from the bytes of an element; zeros where the source has none.
+fn fill_value(array: &Array) -> Result<Value> {
+    if array.dtype == DType::Object {
+        return Ok(match &array.fill.zarr2 {
+            Value::String(text) => json!(text),
+            _ => json!(""),
+        });
+    }
+    let size = array.dtype.size().unwrap_or(0);
+    let zeros;
+    let bytes = match &array.fill.bytes {
+        Some(bytes) => bytes,
+        None => {
+            zeros = vec![0; size];
+            &zeros
+        }
+    };
+    let bug = || Error::new(crate::error::Kind::Bug, "a fill value of another length than its type");
+    Ok(match &array.dtype {
+        DType::Bool => json!(bytes.first() == Some(&1)),
+        DType::Int(_) | DType::DateTime(_) | DType::TimeDelta(_) => json!(signed(bytes).ok_or_else(bug)?),
+        DType::UInt(_) => json!(unsigned(bytes).ok_or_else(bug)?),
+        DType::Float(_) => float(bytes).ok_or_else(bug)?,
+        DType::Complex(n) => {
+            let (re, im) = bytes.split_at_checked(usize::from(n >> 1)).ok_or_else(bug)?;
+            json!([float(re).ok_or_else(bug)?, float(im).ok_or_else(bug)?])
+        }
+        DType::Text(_) => {
+            let points = bytes.chunks_exact(4).filter_map(|c| <[u8; 4]>::try_from(c).ok()).map(u32::from_le_bytes);
+            let text: String = points.filter_map(char::from_u32).collect();
+            json!(text.trim_end_matches('\0'))
+        }
+        DType::Bytes { .. } => {
+            let kept = bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last.saturating_add(1));
+            json!(base64::encode(bytes.get(..kept).unwrap_or(bytes)))
+        }
+        DType::Void(_) | DType::Struct(_) => json!(base64::encode(bytes)),
+        DType::Object => Value::Null,
+    })
+}
+
+fn unsigned(bytes: &[u8]) -> Option<u64> {
+    let mut wide = [0; 8];
+    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(u64::from_le_bytes(wide))
+}
+
+fn signed(bytes: &[u8]) -> Option<i64> {
+    let negative = bytes.last().is_some_and(|b| b & 0x80 != 0);
+    let mut wide = [if negative { 0xff } else { 0 }; 8];
+    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(i64::from_le_bytes(wide))
+}
+
+/// One IEEE 754 number; a NaN other than the canonical one by its bits.
+fn float(bytes: &[u8]) -> Option<Value> {
+    let bits = unsigned(bytes)?;
+    let (number, canonical) = match bytes.len() {
+        2 => (half(u16::try_from(bits).ok()?), 0x7e00),
+        4 => (f64::from(f32::from_bits(u32::try_from(bits).ok()?)), 0x7fc0_0000),
+        _ => (f64::from_bits(bits), 0x7ff8_0000_0000_0000),
+    };
+    Some(match number {
+        n if n.is_nan() && bits == canonical => json!(NAN),
+        n if n.is_nan() => json!(format!("0x{bits:0width$x}", width = bytes.len().saturating_mul(2))),
+        f64::INFINITY => json!(INFINITY),
+        f64::NEG_INFINITY => json!(NEGATIVE_INFINITY),
+        n => json!(n),
+    })
+}
+
+/// The value of a 16-bit number.
+fn half(bits: u16) -> f64 {
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let (exponent, fraction) = (bits >> 10 & 0x1f, f64::from(bits & 0x3ff));
+    match exponent {
+        0 => sign * fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => sign * f64::INFINITY,
+        31 => f64::NAN,
+        e => sign * (fraction + 1024.0) * 2f64.powi(i32::from(e).saturating_sub(25)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_few_bits() {
+        // numpy.array(bits, 'u2').view('f2')
+        for (bits, number) in
+            [(0x3e00, 1.5), (1, 5.960_464_477_539_063e-8), (0x03ff, 6.097_555_160_522_461e-5), (0xfbff, -65504.0)]
+        {
+            assert_eq!(half(bits), number);
+        }
+        assert_eq!(float(&[0, 0, 0xc0, 0x7f]), Some(json!("NaN")));
+        assert_eq!(float(&[1, 0, 0xc0, 0x7f]), Some(json!("0x7fc00001")));
+        assert_eq!(signed(&[0xf9, 0xff]), Some(-7));
+        assert_eq!(unsigned(&[0xf9, 0xff]), Some(0xfff9));
+        assert_eq!(time("25us"), json!({"unit": "us", "scale_factor": 25}));
+    }
+}

@@ -1,0 +1,58 @@
+//! NCZarr for readers of old: the marks that netcdf-c 4.8.1 to 4.9.0 looks for, beside those of today.
+//!
+//! Those versions know only members of `.zgroup` and `.zarray` in upper case; newer ones and other readers pass over them. They
+//! crash on a data type that they do not know, if a group lists it, and on a scalar; so groups list only what they read, and a
+//! scalar refers to a dimension of length 1. Types of attributes are not repeated, for new ones stop the old reader.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+use crate::array::{Array, Attributes, DType};
+use serde_json::{Map, Value, json};
+
+/// The dimension that scalars refer to.
+const SCALAR: &str = "_scalar_";
+
+/// Whether the old readers know the type of an array: numbers only.
+pub fn is_readable(array: &Array) -> bool {
+    array.kept.is_empty() && matches!(array.dtype, DType::Int(_) | DType::UInt(_) | DType::Float(4 | 8))
+}
+
+/// Members for `.zgroup`, from the marks among the attributes; arrays that are not `listed` are left out.
+pub fn group_members(attributes: &Attributes, listed: &dyn Fn(&str) -> bool) -> Map<String, Value> {
+    let mut members = Map::new();
+    let Some(mark) = attributes.get("_nczarr_group").and_then(Value::as_object) else { return members };
+    let is_root = attributes.contains_key("_nczarr_superblock");
+    let mut dims: Map<String, Value> = Map::new();
+    for (name, length) in mark.get("dimensions").and_then(Value::as_object).into_iter().flatten() {
+        // An unlimited dimension has a length and a flag.
+        dims.insert(name.clone(), length.get("size").unwrap_or(length).clone());
+    }
+    if is_root {
+        dims.entry(SCALAR).or_insert_with(|| json!(1));
+        members.insert("_NCZARR_SUPERBLOCK".to_owned(), json!({"version": "2.0.0"}));
+    }
+    let names = |key: &str| mark.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let vars = names("arrays").into_iter().filter(|name| name.as_str().is_some_and(listed)).collect();
+    let mut group = Map::new();
+    group.insert("dims".to_owned(), Value::Object(dims));
+    group.insert("vars".to_owned(), Value::Array(vars));
+    group.insert("groups".to_owned(), Value::Array(names("groups")));
+    members.insert("_NCZARR_GROUP".to_owned(), Value::Object(group));
+    members
+}
+
+/// Members for `.zarray`, from the mark among the attributes.
+pub fn array_members(attributes: &Attributes) -> Map<String, Value> {
+    let mut members = Map::new();
+    let Some(mark) = attributes.get("_nczarr_array").and_then(Value::as_object) else { return members };
+    let references = match mark.get("dimension_references") {
+        _ if mark.contains_key("scalar") => json!([format!("/{SCALAR}")]),
+        Some(references) => references.clone(),
+        None => return members,
+    };
+    let mut array = Map::new();
+    array.insert("dimrefs".to_owned(), references);
+    array.insert("storage".to_owned(), json!("chunked"));
+    members.insert("_NCZARR_ARRAY".to_owned(), Value::Object(array));
+    members
+}
