@@ -267,7 +267,7 @@ fn numbers_that_json_lacks_travel() {
         (".zattrs", Ok(b"{\"a\": [NaN, -Infinity]}".to_vec())),
     ]);
     let node = format::detect(&documents, &Context::default()).unwrap();
-    let text = String::from_utf8(view::consolidated_zarr2(&serde_json::json!({}), &[(String::new(), Ok(node))])).unwrap();
+    let text = String::from_utf8(view::consolidated_zarr2(&serde_json::json!({}), &[(String::new(), Ok(node.clone()))])).unwrap();
     assert!(text.contains("NaN,") && !text.contains("\"NaN\""));
     assert!(text.contains("\".zgroup\"") && text.contains("zarr_consolidated_format"));
     let text = view::zarr3::consolidated(&node, [("x", &node)]).unwrap().unwrap();
