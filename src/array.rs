@@ -229,6 +229,15 @@ impl Array {
         self.shape.iter().zip(&self.chunks).map(|(&n, &c)| if c == 0 { 0 } else { n.div_ceil(c) }).collect()
     }
 
+    /// Takes the array's text for the bytes that its blocks hold (see [`Stored::narrow_text`]): netCDF's character type.
+    pub fn narrow(&mut self) {
+        self.dtype = DType::Bytes { length: 1, char: true };
+        self.stored.narrow_text = false;
+        self.stored.swaps.clear();
+        // The fill value of a byte is that of its code point: the first byte of it, little-endian.
+        self.fill.bytes.iter_mut().for_each(|bytes| bytes.truncate(1));
+    }
+
     /// Bytes of one shown chunk; `None` where only decoding tells (codecs that stay, objects).
     pub fn chunk_bytes(&self) -> Option<u64> {
         if !self.kept.is_empty() {

@@ -45,7 +45,7 @@ pub fn read(
     let (length, limit) = lengths(array).map_err(|e| e.about(key))?;
     let head = store.head(key)?;
     // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy.
-    let _share = budget.take(head.size.min(limit).saturating_add(most(length).saturating_mul(2)));
+    let _share = budget.take(head.size.min(limit).saturating_add((length.bound() as u64).saturating_mul(2)));
     let mut encoded = Vec::new();
     let meta = store.get(key, Range::All, pin, limit, &mut encoded)?;
     cost.encoded = encoded.len() as u64;
@@ -85,12 +85,6 @@ fn lengths(array: &Array) -> Result<(Length, u64)> {
     Ok((length, encoded.saturating_add(header)))
 }
 
-fn most(length: Length) -> u64 {
-    match length {
-        Length::Exact(n) | Length::AtMost(n) => n as u64,
-    }
-}
-
 /// Decodes the bytes of a stored block into the content of the shown chunk file. Pure.
 ///
 /// # Errors
@@ -113,6 +107,37 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>
     }
     Ok(bytes)
 }
+
+/// Whether the blocks of an array that may hold narrow text do, as far as its first readable ones tell: a quarter of the length.
+pub fn is_narrow(store: &dyn Store, directory: &Key, array: &Array) -> bool {
+    let Ok((length, limit)) = lengths(array) else { return false };
+    let mut tries = 0;
+    let mut prefixes = vec![Vec::new()];
+    while let Some(prefix) = prefixes.pop() {
+        let key = if prefix.is_empty() { Ok(directory.clone()) } else { key(directory, array, &prefix) };
+        let Ok(listing) = key.and_then(|key| store.list(&key)) else { continue };
+        for (name, _) in listing.iter() {
+            match names::parse(array, &prefix, name) {
+                Some(names::Path::Prefix(path)) if prefixes.len() < PROBES => prefixes.push(path),
+                Some(names::Path::Chunk(index)) if tries < PROBES => {
+                    tries += 1;
+                    let mut encoded = Vec::new();
+                    let read = self::key(directory, array, &index)
+                        .and_then(|key| store.get(&key, Range::All, None, limit, &mut encoded));
+                    let bytes = read.and_then(|_| array.stored.chain.decode_owned(encoded, Length::AtMost(length.bound())));
+                    if let Ok(bytes) = bytes {
+                        return bytes.len().checked_mul(4) == Some(length.bound());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    false
+}
+
+/// Most blocks looked at by [`is_narrow`].
+const PROBES: usize = 8;
 
 /// A block of characters that may be stored as one byte each (see [`crate::array::Stored::narrow_text`]), widened.
 fn narrow_text(array: &Array, encoded: Vec<u8>, length: usize) -> Result<Vec<u8>> {

@@ -4,6 +4,7 @@
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
 use crate::array::{Array, Attributes, Format, Group, Node};
+use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents};
 use crate::limits;
@@ -111,6 +112,12 @@ impl Tree {
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
             node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
+        }
+        if let Ok(Node::Array(array)) = &mut node
+            && array.stored.narrow_text
+            && chunk::is_narrow(&*self.store, key, array)
+        {
+            array.narrow();
         }
         let format = match &node {
             Ok(Node::Directory) => None,

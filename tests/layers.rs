@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("source", &["store"]),
     ("fuse", &["vfs", "store"]),
     ("vfs", &["tree", "view", "format", "chunk", "cache", "store", "array"]),
-    ("tree", &["view", "format", "store", "array"]),
+    ("tree", &["view", "format", "chunk", "store", "array"]),
     ("chunk", &["view", "format", "codec", "block", "cache", "store", "array"]),
     ("view", &["format", "codec", "array"]),
     ("format", &["array", "codec"]),

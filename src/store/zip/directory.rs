@@ -118,7 +118,10 @@ impl Parser {
         let too_many = || Error::too_big("the names of the archive take more than 4 GiB");
         let start = u32::try_from(self.names.len()).map_err(|_| too_many())?;
         let Some(directory) = name::append(raw, &mut self.names) else {
-            self.dropped.add(raw);
+            // An entry for the root itself says nothing.
+            if !matches!(raw, b"./" | b".") {
+                self.dropped.add(raw);
+            }
             return Ok(());
         };
         let host = head[5];
