@@ -153,6 +153,11 @@ impl Cache {
         }
     }
 
+    /// Whether the block is in memory. Does not count as a use.
+    pub fn contains(&self, id: BlockId, version: Option<&Version>) -> bool {
+        self.state.lock().blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version)
+    }
+
     fn insert(&self, state: &mut State, id: BlockId, block: Arc<Block>) {
         let weight = |b: &Block| b.bytes.capacity() as u64 + OVERHEAD;
         state.bytes += weight(&block);

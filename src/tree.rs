@@ -62,6 +62,12 @@ impl Directory {
         self.documents.iter().map(|d| d.name)
     }
 
+    /// What is wrong: the directory as a whole, or else some of its documents.
+    pub fn faults(&self) -> impl Iterator<Item = &Error> {
+        let documents = self.documents.iter().filter_map(|d| d.content.get()?.as_ref().err());
+        self.node.as_ref().err().into_iter().chain(documents.filter(|_| self.node.is_ok()))
+    }
+
     /// Whether `self` and `other` would show the same.
     pub fn same(&self, other: &Self) -> bool {
         let text = |d: &Self| d.documents.iter().map(|d| (d.name, d.content.get().cloned())).collect::<Vec<_>>();
@@ -123,10 +129,7 @@ impl Tree {
             Ok(Node::Directory) => None,
             Ok(Node::Group(group)) => Some(group.format),
             Ok(Node::Array(array)) => Some(array.format),
-            Err(e) => {
-                log::log!(e.level(), "{e}");
-                parent
-            }
+            Err(_) => parent,
         };
         let documents = match &node {
             Ok(node) => shown(key, node, self.options.flavour),
@@ -144,9 +147,6 @@ impl Tree {
                 _ => self.consolidated(directory),
             };
             let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)));
-            if let Err(e) = &content {
-                log::log!(e.level(), "{e}");
-            }
             content
         });
         Some((document.name, content.clone()))
@@ -257,9 +257,6 @@ fn shown(key: &Key, node: &Node, flavour: Flavour) -> Vec<Document> {
     let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
     for (name, content) in view::documents(node, flavour, &|_| true).into_iter().filter(|(name, _)| !late.contains(name)) {
         let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
-        if let Err(e) = &content {
-            log::log!(e.level(), "{e}");
-        }
         documents.push(Document { name, content: content.into() });
     }
     documents

@@ -120,10 +120,12 @@ impl Place {
     }
 }
 
-/// The version that an arithmetic inode stands for; `None` for an absent chunk that is shown as fill values.
+/// The version that a chunk's inode stands for; `None` for an absent chunk that is shown as fill values.
 struct Pin {
     version: Option<Version>,
     opens: u32,
+    /// Whether this version has been decoded without an error.
+    verified: bool,
 }
 
 /// What an inode is.
@@ -171,7 +173,7 @@ impl Vfs {
         let arrays = RwLock::new(Vec::new());
         let root = Arc::new(dir(tree.open(&Key::root(), None)?, &arrays));
         let budget = Budget::new((options.cache_size / 4).max(64 << 20));
-        Ok(Self {
+        let vfs = Self {
             cache: Cache::new(options.cache_size),
             budget,
             table: Table::new(),
@@ -185,7 +187,24 @@ impl Vfs {
             started: Instant::now(),
             tree,
             options,
-        })
+        };
+        vfs.announce(&vfs.root.read());
+        Ok(vfs)
+    }
+
+    /// Gives an opened directory its chunks, and says what is wrong with it.
+    fn adopt(&self, directory: Directory) -> Arc<Dir> {
+        let dir = dir(directory, &self.arrays);
+        self.announce(&dir);
+        Arc::new(dir)
+    }
+
+    fn announce(&self, dir: &Dir) {
+        dir.directory.faults().for_each(|e| self.report(e));
+        if let Some(kept) = dir.directory.array().map(|array| &array.kept).filter(|kept| !kept.is_empty()) {
+            let codecs = kept.filters.iter().chain(&kept.compressor).filter_map(|c| c.get("id")?.as_str());
+            log::info!("{}: stays encoded by {}", dir.directory.key, codecs.collect::<Vec<_>>().join(", "));
+        }
     }
 
     /// The options.
@@ -247,7 +266,7 @@ impl Vfs {
         if new.same(&old.directory) {
             return Ok(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
         }
-        Ok(Arc::new(dir(new, &self.arrays)))
+        Ok(self.adopt(new))
     }
 
     /// Finds `name` in the directory `parent`, and counts a lookup of what is found.
@@ -308,12 +327,11 @@ impl Vfs {
     fn lookup_directory(&self, parent: u64, name: &[u8], key: &Key, above: &Dir) -> Result<Attr> {
         let format = above.directory.format;
         if self.options.refresh.is_none() {
-            return self
-                .enter(parent, name, 0, || Ok(Thing::Directory(Arc::new(dir(self.tree.open(key, format)?, &self.arrays)))));
+            return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(self.tree.open(key, format)?))));
         }
         let new = self.tree.open(key, format)?;
         let tag = digest(&new.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string));
-        self.enter(parent, name, tag, || Ok(Thing::Directory(Arc::new(dir(new, &self.arrays)))))
+        self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new))))
     }
 
     fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path) -> Result<Attr> {
@@ -368,14 +386,14 @@ impl Vfs {
 
     /// The kernel gives back `count` lookups of `inode`.
     pub fn forget(&self, inode: u64, count: u64) {
-        if inode::unpack(inode).is_some() {
-            // The kernel has no page of this inode left, so nothing remains for new bytes to mix with. An open file means
-            // that this is late news: the kernel has met the inode again since.
-            let mut pins = self.pins.lock();
-            if pins.get(&inode).is_some_and(|pin| pin.opens == 0) {
-                pins.remove(&inode);
-            }
-        } else {
+        // The kernel has no page of this inode left, so nothing remains for new bytes to mix with. An open file means that this
+        // is late news: the kernel has met the inode again since.
+        let mut pins = self.pins.lock();
+        if pins.get(&inode).is_some_and(|pin| pin.opens == 0) {
+            pins.remove(&inode);
+        }
+        drop(pins);
+        if inode::unpack(inode).is_none() {
             self.table.forget(inode, count);
         }
     }

@@ -58,6 +58,13 @@ pub enum Open {
     File(u64, Arc<File>),
 }
 
+impl Pin {
+    fn open(&mut self) -> (Option<Version>, bool) {
+        self.opens = self.opens.saturating_add(1);
+        (self.version.clone(), self.verified)
+    }
+}
+
 /// What the kernel is told when a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
@@ -80,10 +87,19 @@ impl Vfs {
                 Some(e) => {
                     return Err(Error::new(e.kind(), format!("lies in a directory that cannot be read: {e}")).about(&file.key));
                 }
-                None => Open::File(inode, file),
+                None => {
+                    if !file.meta.seekable {
+                        self.whole(inode, &file)?;
+                    }
+                    Open::File(inode, file)
+                }
             },
             Thing::Place(place) if place.is_chunk() => {
-                let pin = self.pin(inode, &place)?;
+                let (pin, verified) = self.pin(inode, &place)?;
+                if let Err(e) = self.verify(inode, &place, pin.as_ref(), verified) {
+                    self.unpin(inode);
+                    return Err(e);
+                }
                 Open::Chunk(inode, place, pin)
             }
             Thing::Statistics => {
@@ -95,31 +111,51 @@ impl Vfs {
         Ok(Opened { handle: self.files.add(open), keep_cache })
     }
 
-    /// The version that `inode` stands for; the present one where nobody opened it since the kernel knows it.
-    fn pin(&self, inode: u64, place: &Place) -> Result<Option<Version>> {
-        if self.options.refresh.is_some() {
-            return Ok(place.pin.clone());
+    /// The version that `inode` stands for, and whether its content was decoded once; the present version where nobody opened
+    /// it since the kernel knows it. Counts an open file.
+    fn pin(&self, inode: u64, place: &Place) -> Result<(Option<Version>, bool)> {
+        let held = self.pins.lock().get_mut(&inode).map(Pin::open);
+        if let Some(held) = held {
+            return Ok(held);
         }
-        let held = self.pins.lock().get_mut(&inode).map(|pin| {
-            pin.opens += 1;
-            pin.version.clone()
-        });
-        if let Some(version) = held {
-            return Ok(version);
+        let version = match self.options.refresh {
+            Some(_) => place.pin.clone(),
+            None => self.chunk_meta(place)?.map(|m| m.version),
+        };
+        Ok(self.pins.lock().entry(inode).or_insert(Pin { version, opens: 0, verified: false }).open())
+    }
+
+    fn unpin(&self, inode: u64) {
+        if let Some(pin) = self.pins.lock().get_mut(&inode) {
+            pin.opens = pin.opens.saturating_sub(1);
         }
-        let version = self.chunk_meta(place)?.map(|m| m.version);
-        let mut pins = self.pins.lock();
-        let pin = pins.entry(inode).or_insert(Pin { version, opens: 0 });
-        pin.opens += 1;
-        Ok(pin.version.clone())
+    }
+
+    /// Makes sure that a chunk can be read, before its file is opened: some readers (`numpy.fromfile` is one) take no notice of
+    /// an error that comes later, and would hand out what their memory held.
+    ///
+    /// It is decoded once for each version. After that the kernel may have all of it, so it is enough that the block is still
+    /// in the cache, or that the source still has that version.
+    fn verify(&self, inode: u64, place: &Place, pin: Option<&Version>, verified: bool) -> Result<()> {
+        if !verified {
+            self.block(inode, place, pin.cloned())?;
+            if let Some(pin) = self.pins.lock().get_mut(&inode) {
+                pin.verified = true;
+            }
+        } else if pin.is_some() && !self.cache.contains(inode, pin) {
+            let key = place.key()?;
+            let now = self.store().head(&key).map_err(vanished)?;
+            if Some(&now.version) != pin {
+                return Err(Error::new(Kind::Changed, "has changed since it was first opened").about(key));
+            }
+        }
+        Ok(())
     }
 
     /// Closes a file.
     pub fn release(&self, handle: u64) {
-        if let Some(Open::Chunk(inode, ..)) = self.files.remove(handle)
-            && let Some(pin) = self.pins.lock().get_mut(&inode)
-        {
-            pin.opens = pin.opens.saturating_sub(1);
+        if let Some(Open::Chunk(inode, ..)) = self.files.remove(handle) {
+            self.unpin(inode);
         }
     }
 
