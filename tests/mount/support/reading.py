@@ -161,6 +161,8 @@ def tensorstore_of(directory, **extra):
 def by_tensorstore(directory):
     view = View(directory)
     if view.version == 2 and view.dtype.names:
+        if any(view.dtype[name].names for name in view.dtype.names):
+            raise ValueError("structures in structures are unsupported by this reader")
         values = np.zeros(view.shape, view.dtype)
         for name in view.dtype.names:
             values[name] = _strings(tensorstore_of(directory, field=name).read().result(), view.dtype[name], view.shape)
