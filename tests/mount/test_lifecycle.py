@@ -6,7 +6,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from support import data
 from support.checks import check_array, check_store
-from support.mounting import Mount, binary, detach, mounted, wait_for
+from support.mounting import binary, detach, mounted, wait_for
 
 STORE = "zarr2/compressors.zarr"
 
@@ -222,7 +221,7 @@ class TestExitStatus:
         for arguments in ([], ["one"], ["a", "b", "--no-such-option"], [corpus.path(STORE), room / "m", "--zarr", "4"]):
             run = chunkmount(*arguments)
             assert run.returncode == USAGE, (arguments, run.stderr)
-            assert "chunkmount" in run.stderr
+            assert run.stderr and not run.stdout
 
     def test_help_and_version(self):
         assert "SOURCE" in chunkmount("--help").stdout
@@ -322,13 +321,13 @@ def test_an_ordinary_user(corpus, room, ordinary_user):
     """Mounts, reads and unmounts without privileges; others, root included, are kept out by the kernel."""
     where = ordinary_user.home / "mnt"
     source = room / "source.n5"
-    shutil.copytree(corpus.path("n5/java.n5"), source)
+    shutil.copytree(corpus.path("n5/rust.n5"), source)
     try:
         run = chunkmount(source, where, prefix=ordinary_user.prefix)
         assert run.returncode == 0, run.stderr
         copy = subprocess.run([*ordinary_user.prefix, "cp", "-r", where, ordinary_user.home / "copy"], capture_output=True, timeout=60)
         assert copy.returncode == 0, copy.stderr
-        check_store(corpus, "n5/java.n5", ordinary_user.home / "copy")
+        check_store(corpus, "n5/rust.n5", ordinary_user.home / "copy")
         if os.getuid() == 0:
             with pytest.raises(PermissionError):
                 os.listdir(where)

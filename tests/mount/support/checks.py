@@ -1,12 +1,11 @@
 """What must hold for an array, and for a whole store, under a mount."""
 
 import json
-import os
 
 import numpy as np
 
 from . import data
-from .reading import View, attributes, by_numpy, by_tensorstore, by_zarr, difference, disagreements, tensorstore_of
+from .reading import View, attributes, by_numpy, by_zarr, difference, disagreements, tensorstore_of
 
 
 def check_array(record, directory, axes="zarr"):
@@ -49,9 +48,24 @@ def check_store(corpus, store, view):
     assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:40])
 
 
+def root(view, records):
+    """Where the hierarchy of a store begins in its mount.
+
+    One folder that holds a whole archive is entered. Of two, one in the other, the inner one may be left.
+    """
+    folders = (records[0].zip_prefix or "").split("/")
+    for skipped in range(len(folders)):
+        left = view / "/".join(folders[skipped:])
+        if left.is_dir():
+            return left if len(folders) > 1 else view / ""
+    return view / ""
+
+
 def inside(view, record):
-    """Where an array is in its mount: a folder of a zip that holds the whole hierarchy is entered."""
-    return view / record.array
+    """Where an array is in its mount. A folder that is all of an archive is entered, an array too."""
+    where = root(view, [record]) / record.array
+    only_folder = record.container == "zip" and record.array and "/" not in record.array
+    return view / "" if only_folder and not where.is_dir() else where
 
 
 def check_objects(record, directory):
@@ -77,7 +91,7 @@ def check_variable_length(record, directory):
     """
     try:
         view = View(directory)
-    except FileNotFoundError:
+    except OSError:
         return
     for name, payload in (record.varlength_chunks or {}).items():
         index = [int(part) for part in name.split("/")][:: -1 if record.axes == "n5-native" else 1]
@@ -94,7 +108,7 @@ def check_groups(corpus, store, view):
     """The attributes of every group and array that the manifest knows are shown."""
     problems = []
     groups = corpus.stores[store].get("groups") or {}
-    nodes = [("group " + name, view / name, attrs, False) for name, attrs in groups.items()]
+    nodes = [("group " + name, root(view, corpus.records[store]) / name, attrs, False) for name, attrs in groups.items()]
     nodes += [
         (record.id, inside(view, record), record.attrs or {}, record.format == "nczarr" or "netcdf" in record.writer)
         for record in corpus.records[store]

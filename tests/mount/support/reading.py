@@ -27,6 +27,28 @@ def numpy_dtype(name):
     return np.dtype([(f[0], numpy_dtype(f[1]), *(tuple(s) for s in f[2:])) for f in name])
 
 
+def numpy_dtype_v3(name):
+    """The numpy dtype of a Zarr v3 `data_type`: the core's, and those that zarr-python has for types of Zarr v2."""
+    if isinstance(name, str):
+        raw = re.fullmatch(r"r(\d+)", name)
+        return np.dtype(f"V{int(raw[1]) // 8}" if raw else {"bool": "?", "complex64": "c8", "complex128": "c16"}.get(name, name))
+    kind, more = name["name"], name.get("configuration", {})
+    if kind in ("null_terminated_bytes", "raw_bytes"):
+        return np.dtype(f"{'S' if kind[0] == 'n' else 'V'}{more['length_bytes']}")
+    if kind == "fixed_length_utf32":
+        return np.dtype(f"U{more['length_bytes'] // 4}")
+    if kind in ("numpy.datetime64", "numpy.timedelta64"):
+        scale = "" if more["unit"] == "generic" else f"[{more['scale_factor']}{more['unit']}]"
+        return np.dtype(f"{'M8' if 'date' in kind else 'm8'}{scale}")
+    if kind in ("structured", "struct"):
+        return np.dtype([(field[0], numpy_dtype_v3(field[1])) for field in more["fields"]])
+    raise ValueError(f"data type {name} is unsupported by this reader")
+
+
+def zarr_format(directory):
+    return 3 if os.path.exists(os.path.join(str(directory), "zarr.json")) else 2
+
+
 def numpy_fill(value, dtype):
     """A Zarr v2 or v3 `fill_value` as one element; null counts as zero, which is what every reader makes of it."""
     if value is None or dtype.kind == "O":
@@ -51,9 +73,8 @@ class View:
 
     def __init__(self, directory):
         self.directory = str(directory)
-        v3 = os.path.join(self.directory, "zarr.json")
-        if os.path.exists(v3):
-            with open(v3, encoding="utf-8") as file:
+        if zarr_format(directory) == 3:
+            with open(os.path.join(self.directory, "zarr.json"), encoding="utf-8") as file:
                 self._v3(json.load(file))
         else:
             with open(os.path.join(self.directory, ".zarray"), encoding="utf-8") as file:
@@ -73,15 +94,10 @@ class View:
     def _v3(self, meta):
         self.version, self.meta = 3, meta
         assert meta["node_type"] == "array" and meta["chunk_grid"]["name"] == "regular"
-        name = meta["data_type"]
-        if not isinstance(name, str):
-            raise ValueError(f"data type {name} is unsupported by this reader")
-        raw = re.fullmatch(r"r(\d+)", name)
-        kind = f"V{int(raw[1]) // 8}" if raw else {"bool": "?", "complex64": "c8", "complex128": "c16"}.get(name, name)
         self.shape = tuple(meta["shape"])
         self.chunks = tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
         self.fill, self.filters, self.order = meta["fill_value"], [], "C"
-        self.dtype = np.dtype(kind).newbyteorder("<")
+        self.dtype = numpy_dtype_v3(meta["data_type"]).newbyteorder("<")
         for codec in meta["codecs"]:
             codec = {"name": codec} if isinstance(codec, str) else codec
             if codec["name"] == "transpose":
@@ -144,7 +160,7 @@ def by_numpy(directory):
 def by_zarr(directory):
     import zarr
 
-    version = View(directory).version
+    version = zarr_format(directory)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(zarr.open_array(str(directory), mode="r", zarr_format=version)[...])
@@ -153,14 +169,16 @@ def by_zarr(directory):
 def tensorstore_of(directory, **extra):
     import tensorstore
 
-    driver = {2: "zarr", 3: "zarr3"}[View(directory).version]
+    driver = {2: "zarr", 3: "zarr3"}[zarr_format(directory)]
     spec = {"driver": driver, "kvstore": {"driver": "file", "path": str(directory)}, "open": True, **extra}
     return tensorstore.open(spec).result()
 
 
 def by_tensorstore(directory):
+    if zarr_format(directory) == 3:
+        return np.asarray(tensorstore_of(directory).read().result())
     view = View(directory)
-    if view.version == 2 and view.dtype.names:
+    if view.dtype.names:
         if any(view.dtype[name].names for name in view.dtype.names):
             raise ValueError("structures in structures are unsupported by this reader")
         values = np.zeros(view.shape, view.dtype)
@@ -173,6 +191,8 @@ def by_tensorstore(directory):
 def _strings(values, dtype, shape):
     """tensorstore shows a string of n bytes as a further axis of n characters, which numpy 2 takes for empty strings."""
     values = np.asarray(values)
+    if dtype.subdtype:
+        return values
     if dtype.kind in "SV" and values.ndim == len(shape) + 1:
         if values.dtype.itemsize == 0:
             assert values.size == 0 or values.strides[-1] == 1
@@ -249,9 +269,8 @@ def disagreements(directory, accepted, select=None):
 
 def attributes(directory):
     """The attributes that a node shows."""
-    v3 = os.path.join(str(directory), "zarr.json")
-    if os.path.exists(v3):
-        with open(v3, encoding="utf-8") as file:
+    if zarr_format(directory) == 3:
+        with open(os.path.join(str(directory), "zarr.json"), encoding="utf-8") as file:
             return json.load(file).get("attributes", {})
     plain = os.path.join(str(directory), ".zattrs")
     if not os.path.exists(plain):
