@@ -1,0 +1,65 @@
+"""Fixtures of the mount tests: the data, a factory of mounts, and the rule that nothing is skipped in silence."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support import data
+from support.mounting import Mount, binary, detach
+
+
+@pytest.fixture(scope="session", autouse=True)
+def program():
+    """The program under test. Without it, or without FUSE, there is nothing to test."""
+    assert binary().exists(), f"{binary()} is not built; run `cargo build --release` or set CHUNKMOUNT_BIN"
+    if not os.path.exists("/dev/fuse"):
+        pytest.skip("no /dev/fuse on this machine")
+    return binary()
+
+
+@pytest.fixture(scope="session")
+def corpus():
+    return data.stores()
+
+
+@pytest.fixture
+def room():
+    """A directory that every user may enter, with a short name; pytest's own is closed to other users."""
+    path = Path(tempfile.mkdtemp(prefix="cm-"))
+    path.chmod(0o755)
+    yield path
+    for here, _, _ in os.walk(path):
+        detach(here)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def mount(room):
+    """Makes mounts: `mount(source, *options)`. All of them end with the test, whatever happens in it."""
+    made = []
+
+    def make(source, *options, where=None, **settings):
+        where = where or room / f"mnt{len(made)}"
+        made.append(Mount(source, where, *options, log=room / f"log{len(made)}", **settings))
+        return made[-1]
+
+    yield make
+    problems = []
+    for one in reversed(made):
+        try:
+            one.stop()
+        except AssertionError as problem:
+            problems.append(str(problem))
+    assert not problems, "\n".join(problems)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """CHUNKMOUNT_NO_SKIPS=1, which the gate sets, makes a skipped test a failure: a missing tool must be noticed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = len(reporter.stats.get("skipped", []))
+    if skipped and os.environ.get("CHUNKMOUNT_NO_SKIPS") == "1" and exitstatus == 0:
+        reporter.write_line(f"{skipped} skipped, and nothing may be skipped here", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,181 @@
+"""A source that changes under its mount: the old bytes or an error, never a mix, and the new ones when asked for."""
+
+import errno
+import os
+import shutil
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from support.mounting import wait_for
+from support.reading import View, by_zarr
+
+
+SHAPE, CHUNKS = (64, 1024, 64), (16, 1024, 64)
+
+
+def written(path, value, compressor="gzip"):
+    """An array of one value, by tensorstore, in chunks of 2 MiB."""
+    import tensorstore
+
+    spec = {
+        "driver": "zarr",
+        "kvstore": {"driver": "file", "path": str(path)},
+        "metadata": {"shape": SHAPE, "chunks": CHUNKS, "dtype": "<u2", "compressor": {"id": compressor, "level": 1}},
+    }
+    array = tensorstore.open(spec, create=True, delete_existing=True).result()
+    array.write(np.full(SHAPE, value, np.uint16)).result()
+
+
+@pytest.fixture
+def pair(room):
+    """Two arrays of the same kind and other values: one in the source, one to replace it with."""
+    written(room / "source" / "a", 1111)
+    written(room / "new" / "a", 2222)
+    return room / "source", room / "new"
+
+
+def replace(pair, name, how):
+    source, new = pair
+    if how == "rename":
+        shutil.copy(new / "a" / name, source / "a" / (name + ".tmp"))
+        os.rename(source / "a" / (name + ".tmp"), source / "a" / name)
+    else:
+        (source / "a" / name).write_bytes((new / "a" / name).read_bytes())
+    later = time.time() + 5  # clocks of file systems are coarse; a changed file has another time
+    os.utime(source / "a" / name, (later, later))
+
+
+def one_value(content):
+    """The value that a whole block consists of; a mix fails."""
+    values = np.unique(np.frombuffer(content, "<u2"))
+    assert len(values) == 1, f"a mix of {values}"
+    assert len(content) == int(np.prod(CHUNKS)) * 2
+    return int(values[0])
+
+
+@pytest.mark.parametrize("how", ["rename", "overwrite"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_reader_sees_one_version(pair, how, begun, mount):
+    view = mount(pair[0], "--cache-size", "4M")
+    with open(view / "a" / "0.0.0", "rb", buffering=0) as file:
+        first = file.read(100_000) if begun else b""
+        replace(pair, "0.0.0", how)
+        for other in ("1.0.0", "2.0.0", "3.0.0"):  # push the block out of the cache
+            (view / "a" / other).read_bytes()
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            rest = b"".join(iter(lambda: file.read(1 << 16), b""))
+        except OSError as error:
+            assert error.errno in (errno.ESTALE, errno.EIO)
+        else:
+            one_value(first + rest)
+    try:
+        one_value((view / "a" / "0.0.0").read_bytes())
+    except OSError as error:
+        assert error.errno in (errno.ESTALE, errno.EIO)
+
+
+@pytest.mark.parametrize("how", ["rename", "overwrite"])
+def test_refresh_shows_new_bytes(pair, how, mount):
+    view = mount(pair[0], "--refresh", "1")
+    assert one_value((view / "a" / "0.0.0").read_bytes()) == 1111
+    replace(pair, "0.0.0", how)
+
+    def fresh():
+        try:
+            return one_value((view / "a" / "0.0.0").read_bytes()) == 2222
+        except OSError as error:
+            assert error.errno in (errno.ESTALE, errno.EIO)
+            return False
+
+    wait_for(fresh, 6, "the new bytes are shown")
+    assert one_value((view / "a" / "1.0.0").read_bytes()) == 1111
+
+
+def test_refresh_shows_new_chunks_and_hides_removed_ones(pair, mount):
+    (pair[0] / "a" / "3.0.0").unlink()
+    view = mount(pair[0], "--refresh", "1")
+    assert sorted(name for name in os.listdir(view / "a") if name[0] != ".") == ["0.0.0", "1.0.0", "2.0.0"]
+    assert not (view / "a" / "3.0.0").exists()
+    replace(pair, "3.0.0", "rename")
+    (pair[0] / "a" / "1.0.0").unlink()
+    wait_for(lambda: (view / "a" / "3.0.0").exists(), 6, "the new chunk is there")
+    wait_for(lambda: not (view / "a" / "1.0.0").exists(), 6, "the removed chunk is gone")
+    wait_for(lambda: sorted(n for n in os.listdir(view / "a") if n[0] != ".") == ["0.0.0", "2.0.0", "3.0.0"], 6, "listed")
+    assert one_value((view / "a" / "3.0.0").read_bytes()) == 2222
+
+
+def test_readers_of_a_chunk_that_is_replaced_again_and_again(pair, mount):
+    """Every whole read is of one version, while the file is renamed over."""
+    view = mount(pair[0], "--refresh", "1", "--cache-size", "4M")
+    stop, problems, reads = threading.Event(), [], [0]
+
+    def read():
+        while not stop.is_set():
+            try:
+                with open(view / "a" / "0.0.0", "rb") as file:
+                    one_value(file.read())
+                reads[0] += 1
+            except OSError as error:
+                if error.errno not in (errno.ESTALE, errno.EIO):
+                    problems.append(repr(error))
+            except AssertionError as mix:
+                problems.append(str(mix))
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        old = pair[0].parent / "old"
+        shutil.copytree(pair[0], old)
+        for turn in range(30):
+            replace((pair[0], old if turn % 2 else pair[1]), "0.0.0", "rename")
+            time.sleep(0.1)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+    assert not problems, problems[:3]
+    assert reads[0]
+
+
+def test_a_source_that_disappears(pair, mount):
+    """What is gone is an error or what was read before; the daemon lives and ends in order."""
+    view = mount(pair[0], "--cache-size", "2M")
+    with open(view / "a" / "0.0.0", "rb", buffering=0) as file:
+        first = file.read(1000)
+        shutil.rmtree(pair[0])
+        try:
+            one_value(first + b"".join(iter(lambda: file.read(1 << 16), b"")))
+        except OSError as error:
+            assert error.errno in (errno.ESTALE, errno.EIO, errno.ENOENT)
+    try:
+        one_value((view / "a" / "2.0.0").read_bytes())
+    except OSError as error:
+        assert error.errno in (errno.ESTALE, errno.EIO, errno.ENOENT)
+    assert view.process.poll() is None
+
+
+def test_an_archive_that_is_replaced_under_its_mount(corpus, mount, room):
+    """A reader of the mount gets the old bytes or an error: the index no longer fits the file."""
+    source = room / "a.zip"
+    shutil.copy(corpus.path("zip/nczarr_v492.zip"), source)
+    view = mount(source)
+    record = next(r for r in corpus.records["zip/nczarr_v492.zip"] if r.array == "v_i1")
+    shown = View(view / "v_i1")
+    want = {index: shown.chunk(index).tobytes() for index in shown.stored()[:2]}
+    shutil.copy(corpus.path("zip/nczarr_v480.zip"), room / "b.zip")
+    os.rename(room / "b.zip", source)
+    truth = record.load(record.truth)
+    for index in shown.stored():
+        try:
+            got = shown.chunk(index)
+        except OSError as error:
+            assert error.errno in (errno.ESTALE, errno.EIO, errno.ENOENT)
+            continue
+        part = truth[tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, shown.chunks))]
+        assert (got[tuple(slice(0, n) for n in part.shape)] == part).all()
+    assert want

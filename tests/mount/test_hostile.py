@@ -1,0 +1,191 @@
+"""Broken and hostile stores: what is damaged fails alone, with an error, soon, and in little memory."""
+
+import os
+import time
+import zipfile
+
+import numpy as np
+import pytest
+
+from support import data
+from support.checks import check_array
+from support.mounting import binary
+from support.reading import View, by_numpy, by_tensorstore, by_zarr, difference
+
+BASE, CASES = data.broken()
+MEMORY_KIB = 1 << 20
+SECONDS = 30
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_broken_store(case, mount):
+    start = time.monotonic()
+    whole = case["must_fail"] == ["<mount>"]
+    try:
+        view = mount(BASE / case["path"], limit=2 * SECONDS)
+    except RuntimeError as refusal:
+        assert whole or case.get("either") and not case["must_work"], str(refusal)
+        lines = [line for line in str(refusal).splitlines() if "chunkmount: " in line]
+        assert lines, "a mount is refused with a line that says why"
+        assert "panic" not in str(refusal)
+        return
+    assert not whole or case.get("either"), "the mount must be refused"
+    walk(view)
+    for name in case["must_fail"]:
+        if not case.get("either"):
+            must_fail(view, name)
+    for expected in case["must_work"]:
+        try:
+            must_work(view, expected)
+        except (OSError, ValueError):  # wrong values are an AssertionError, and are never acceptable
+            if not case.get("either"):
+                raise
+    assert view.status("VmHWM") < MEMORY_KIB
+    assert time.monotonic() - start < 2 * SECONDS
+    assert view.process.poll() is None, "the daemon lives on"
+
+
+def walk(view):
+    """Visits and reads everything, as a backup would. Errors are allowed, an endless tree is not."""
+    start, seen = time.monotonic(), 0
+    for here, directories, files in os.walk(view.where):
+        for name in files:
+            try:
+                with open(os.path.join(here, name), "rb") as file:
+                    while file.read(1 << 20):
+                        pass
+            except OSError:
+                pass
+        seen += len(directories) + len(files)
+        assert seen < 200_000 and time.monotonic() - start < SECONDS, here
+
+
+def must_fail(view, name):
+    """An object of `must_fail`: 'array chunk KEY', 'array', 'array (remark)', or a path.
+
+    A chunk exists and cannot be read; an array cannot be opened; a path is not there or cannot be read.
+    """
+    array, _, chunk = name.partition(" chunk ")
+    if chunk:
+        directory = view / array
+        index = [int(part) for part in chunk.replace(".", "/").split("/")]
+        path = View(directory).path(index[::-1] if (BASE / array).suffix == ".n5" else index)
+        # A missing file would mean fill values to every reader: the damage must show as an error of reading.
+        assert os.path.lexists(path), f"{name} reads as absent"
+        with pytest.raises(OSError):
+            with open(path, "rb") as file:
+                file.read()
+        return
+    array = name.split(" (")[0].split(" attributes")[0].lstrip("/")
+    directory = view / array
+    if "(all chunks" in name:
+        for index in View(directory).stored():
+            with pytest.raises(OSError), open(View(directory).path(index), "rb") as file:
+                file.read()
+        return
+    try:
+        shown = directory.is_dir()
+    except OSError:
+        return
+    if shown:
+        for reader in (by_zarr, by_tensorstore, by_numpy):
+            with pytest.raises(Exception):
+                values = reader(directory)
+                assert values.size == 0, f"{name} was read as {values!r}"
+    else:
+        with pytest.raises(OSError):
+            directory.read_bytes()
+
+
+def must_work(view, expected):
+    """An array that is right outside of its damaged regions."""
+    truth = np.load(BASE / expected["truth"])
+    truth = truth.T if expected["axes"] == "n5-native" else truth
+    shown = View(view / expected["array"])
+    damaged = np.zeros(truth.shape, bool)
+    for region in expected.get("except_regions", []):
+        place = tuple(slice(o, o + n) for o, n in zip(region["origin"], region["shape"]))
+        damaged[place[::-1] if expected["axes"] == "n5-native" else place] = True
+    if not damaged.any():
+        for reader in (by_zarr, by_tensorstore, by_numpy):
+            assert not difference(reader(view / expected["array"]), truth), f"{reader.__name__}: {expected}"
+        return
+    compared = 0
+    for index in np.ndindex(*[len(axis) for axis in shown.grid]):
+        place = tuple(slice(i * c, min((i + 1) * c, n)) for i, c, n in zip(index, shown.chunks, shown.shape))
+        if damaged[place].any():
+            continue
+        got = shown.chunk(index)[tuple(slice(0, s.stop - s.start) for s in place)]
+        assert not difference(got, truth[place]), f"{expected['array']} chunk {index}"
+        compared += 1
+    assert compared
+
+
+def test_special_files_in_a_source_are_never_opened(corpus, mount, room):
+    """A FIFO would block whoever opens it, and a device is not ours to read."""
+    import shutil
+
+    shutil.copytree(corpus.path("zarr2/fills.zarr"), room / "source")
+    os.mkfifo(room / "source" / "pipe")
+    record = next(r for r in corpus.records["zarr2/fills.zarr"] if r.has_values and not r.undefined_region)
+    os.mkfifo(room / "source" / record.array / "9.9.9")
+    view = mount(room / "source", limit=40)
+    walk(view)
+    assert not check_array(record, view / record.array)
+
+
+def test_a_chunk_that_is_cut_short_is_an_error_for_every_codec(corpus, mount, room):
+    """Each chunk cut at some length: an error, or the right bytes where only a trailer that is not needed is gone."""
+    import shutil
+
+    for store in ("zarr2/compressors.zarr", "n5/java.n5", "n5/rust.n5", "n5/z5py.n5"):
+        shutil.copytree(corpus.path(store), room / store)
+        want = {}
+        with_whole = mount(corpus.path(store))
+        for record in corpus.records[store]:
+            if record.has_values and not record.region:
+                shown = View(with_whole / record.array)
+                if index := shown.stored():
+                    want[record.array] = (index[0], open(shown.path(index[0]), "rb").read(), record)
+        for array, (index, _, record) in want.items():
+            key = View(with_whole / array).key(index)
+            source = room / store / array / ("/".join(map(str, index[::-1])) if record.format == "n5" else key)
+            whole = source.read_bytes()
+            source.write_bytes(whole[: len(whole) * 2 // 3])
+        view = mount(room / store)
+        for array, (index, right, _) in want.items():
+            path = View(view / array).path(index)
+            assert os.path.exists(path), f"{store}/{array}: a damaged chunk reads as absent"
+            try:
+                got = open(path, "rb").read()
+            except OSError:
+                continue
+            assert got == right, f"{store}/{array}: wrong bytes from a chunk that is cut short"
+
+
+def test_programs_that_ignore_errors_of_reading_get_no_numbers(mount, room):
+    """numpy.fromfile returns whatever was in memory when a read fails, without an error; it does notice when `open` fails.
+
+    So do C programs that do not look at what fread says. A chunk that cannot be decoded must not open.
+    """
+    import shutil
+
+    shutil.copytree(BASE / "z2_zlib_short", room / "source")
+    view = mount(room / "source")
+    for _ in range(3):
+        with pytest.raises(OSError):
+            np.fromfile(View(view / "broken").path((0, 0)), np.uint16)
+
+
+def test_an_archive_cut_anywhere_in_its_directory_is_refused(room):
+    """Whatever is missing of the end of a zip, the mount is refused, soon and with one line."""
+    import subprocess
+
+    whole = data.SAMPLE_ZIP.read_bytes()
+    with zipfile.ZipFile(data.SAMPLE_ZIP) as archive:
+        directory = archive.start_dir
+    for length in [0, 1, 21, 22, directory, directory + 1, directory + 46, len(whole) - 100, len(whole) - 22, len(whole) - 1]:
+        (room / "cut.zip").write_bytes(whole[:length])
+        run = subprocess.run([binary(), room / "cut.zip", room / "mnt"], capture_output=True, text=True, timeout=SECONDS)
+        assert run.returncode in (5, 6), (length, run.returncode, run.stderr)
+        assert len(run.stderr.splitlines()) == 1 and "cut.zip" in run.stderr, run.stderr

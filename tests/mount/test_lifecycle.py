@@ -1,0 +1,367 @@
+"""How a mount begins and ends: exit statuses, one line of error, and nothing left behind."""
+
+import errno
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from support import data
+from support.checks import check_array, check_store
+from support.mounting import binary, detach, mounted, wait_for
+
+STORE = "zarr2/compressors.zarr"
+
+USAGE, NOT_FOUND, DENIED, CORRUPT, UNSUPPORTED, UNAVAILABLE, MOUNT_FAILED = range(2, 9)
+
+
+def chunkmount(*arguments, prefix=(), timeout=30, **settings):
+    command = [*prefix, str(binary()), *(str(argument) for argument in arguments)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **settings)
+
+
+def refused(run, status, about):
+    """The program ended with `status` and one line that names what it is about."""
+    lines = run.stderr.splitlines()
+    assert run.returncode == status, (run.returncode, run.stderr)
+    assert len(lines) == 1 and lines[0].startswith("chunkmount: "), run.stderr
+    assert str(about) in lines[0], run.stderr
+
+
+def first_chunk(view):
+    return next(view / name for name in data.entries(view) if not Path(name).name.startswith(".") and os.stat(view / name).st_size)
+
+
+def gone(view, seconds=10):
+    wait_for(lambda: mounted(view.where) is None, seconds, "the mount is gone")
+    return view.process.wait(seconds)
+
+
+def test_in_the_background(corpus, room):
+    where = room / "mnt"
+    run = chunkmount(corpus.path(STORE), where)
+    try:
+        assert run.returncode == 0, run.stderr
+        assert mounted(where)[0] == "fuse.chunkmount"
+        check_store(corpus, STORE, where)  # it answers as soon as the command returns
+        ended = chunkmount("-u", where)
+        assert ended.returncode == 0, ended.stderr
+        assert mounted(where) is None
+    finally:
+        detach(where)
+
+
+@pytest.mark.parametrize("command", [["umount"], ["fusermount3", "-u"], [None, "-u"]])
+def test_unmounting_ends_the_daemon(command, corpus, mount):
+    view = mount(corpus.path(STORE))
+    first_chunk(view).read_bytes()
+    command = [str(binary()) if part is None else part for part in command]
+    done = subprocess.run([*command, view.where], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert gone(view) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_unmounts(number, corpus, mount):
+    view = mount(corpus.path(STORE))
+    first_chunk(view).read_bytes()
+    view.signal(number)
+    assert gone(view) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_unmounts_though_files_are_open_and_a_shell_is_inside(number, corpus, mount):
+    view = mount(corpus.path(STORE))
+    file = open(first_chunk(view), "rb")
+    shell = subprocess.Popen(["sleep", "60"], cwd=view.where)
+    try:
+        view.signal(number)
+        wait_for(lambda: mounted(view.where) is None, 5, "a busy mount is detached")
+    finally:
+        shell.kill()
+        shell.wait()
+        file.close()
+    assert view.process.wait(10) == 0
+
+
+def test_a_second_signal_does_not_leave_half_a_mount(corpus, mount):
+    view = mount(corpus.path(STORE))
+    view.signal(signal.SIGTERM)
+    try:
+        view.signal(signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    wait_for(lambda: mounted(view.where) is None, 5, "the mount is gone")
+
+
+@pytest.mark.parametrize("after", [0.0, 0.002, 0.005, 0.01, 0.02, 0.05])
+def test_a_signal_during_the_start_leaves_no_half_mount(after, corpus, room):
+    where = room / "mnt"
+    process = subprocess.Popen([binary(), corpus.path(STORE), where, "-f"], stderr=subprocess.DEVNULL)
+    time.sleep(after)
+    process.terminate()
+    process.wait(10)
+    assert mounted(where) is None
+
+
+def test_readers_while_the_mount_goes(corpus, mount):
+    """Readers get an error soon, none hangs, and none gets wrong bytes."""
+    view = mount(corpus.path(STORE))
+    names = [name for name in data.entries(view) if os.stat(view / name).st_size]
+    want = {name: (view / name).read_bytes() for name in names}
+    stop, wrong, errors = threading.Event(), [], []
+
+    def read():
+        while not stop.is_set():
+            for name in names:
+                try:
+                    if (view / name).read_bytes() != want[name]:
+                        wrong.append(name)
+                except OSError as error:
+                    errors.append(error.errno)
+                    return
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    view.signal(signal.SIGTERM)
+    wait_for(lambda: mounted(view.where) is None, 5, "the mount is gone")
+    stop.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert not wrong
+    assert set(errors) <= {errno.ENOENT, errno.ENOTCONN, errno.ECONNABORTED, errno.EIO, errno.ESTALE, errno.ENOTDIR}, errors
+
+
+def test_after_kill_9_the_next_mount_heals(corpus, room, mount):
+    view = mount(corpus.path(STORE))
+    path = first_chunk(view)
+    want = path.read_bytes()
+    view.process.kill()
+    view.process.wait(10)
+    with pytest.raises(OSError) as dead:
+        os.listdir(view.where)
+    assert dead.value.errno == errno.ENOTCONN
+    again = mount(corpus.path(STORE), where=view.where)
+    assert path.read_bytes() == want
+    assert again.stop()[0] == 0
+    assert mounted(view.where) is None
+
+
+def test_a_dead_mount_can_be_unmounted(corpus, mount):
+    view = mount(corpus.path(STORE))
+    view.process.kill()
+    view.process.wait(10)
+    done = chunkmount("-u", view.where)
+    assert done.returncode == 0, done.stderr
+    assert mounted(view.where) is None
+
+
+def test_the_mount_point_is_made_and_removed(corpus, mount, room):
+    view = mount(corpus.path(STORE), where=room / "new")
+    assert view.stop()[0] == 0
+    assert not (room / "new").exists()
+    (room / "old").mkdir()
+    view = mount(corpus.path(STORE), where=room / "old")
+    assert view.stop()[0] == 0
+    assert (room / "old").is_dir(), "a directory that was there before stays"
+
+
+def test_what_lies_below_a_mount_comes_back(corpus, mount, room):
+    (room / "full").mkdir()
+    (room / "full" / "note").write_text("still here")
+    view = mount(corpus.path(STORE), where=room / "full")
+    assert "note" not in os.listdir(view)
+    view.stop()
+    assert (room / "full" / "note").read_text() == "still here"
+
+
+def test_two_mounts_at_once(corpus, mount):
+    """Of two sources, of one source twice, and one ends without the other."""
+    one, other, same = mount(corpus.path(STORE)), mount(corpus.path("n5/java.n5")), mount(corpus.path(STORE))
+    check_store(corpus, "n5/java.n5", other)
+    one.stop()
+    check_store(corpus, STORE, same)
+    assert other.process.poll() is None
+
+
+def test_relative_paths_in_the_background(corpus, room):
+    """The daemon leaves the working directory; what was meant is what the caller meant."""
+    shutil.copytree(corpus.path("n5/rust.n5"), room / "source.n5")
+    run = chunkmount("source.n5", "mnt", cwd=room)
+    try:
+        assert run.returncode == 0, run.stderr
+        check_store(corpus, "n5/rust.n5", room / "mnt")
+        assert chunkmount("-u", "mnt", cwd=room).returncode == 0
+    finally:
+        detach(room / "mnt")
+
+
+def test_the_background_daemon_lets_go_of_its_caller(corpus, room):
+    """A pipe that a shell waits on is closed: `chunkmount a b | cat` ends."""
+    where = room / "mnt"
+    run = subprocess.run(f"'{binary()}' '{corpus.path(STORE)}' '{where}' 2>&1 | cat", shell=True, timeout=20, capture_output=True)
+    try:
+        assert run.returncode == 0 and mounted(where)
+    finally:
+        chunkmount("-u", where)
+        detach(where)
+
+
+class TestExitStatus:
+    def test_usage(self, corpus, room):
+        for arguments in ([], ["one"], ["a", "b", "--no-such-option"], [corpus.path(STORE), room / "m", "--zarr", "4"]):
+            run = chunkmount(*arguments)
+            assert run.returncode == USAGE, (arguments, run.stderr)
+            assert run.stderr and not run.stdout
+
+    def test_help_and_version(self):
+        assert "SOURCE" in chunkmount("--help").stdout
+        assert chunkmount("--version").stdout.startswith("chunkmount ")
+
+    def test_source_not_found(self, room):
+        refused(chunkmount(room / "nowhere", room / "mnt"), NOT_FOUND, "nowhere")
+        assert not (room / "mnt").exists()
+
+    def test_permission(self, corpus, room, ordinary_user):
+        shutil.copytree(corpus.path("n5/rust.n5"), room / "closed")
+        (room / "closed").chmod(0o700)
+        run = chunkmount(room / "closed", ordinary_user.home / "mnt", prefix=ordinary_user.prefix)
+        refused(run, DENIED, "closed")
+
+    def test_corrupt(self, room):
+        whole = data.SAMPLE_ZIP.read_bytes()
+        (room / "cut.zip").write_bytes(whole[: len(whole) // 2])
+        refused(chunkmount(room / "cut.zip", room / "mnt"), CORRUPT, "cut.zip")
+        assert mounted(room / "mnt") is None
+
+    def test_a_file_of_no_known_kind(self, room):
+        (room / "text").write_text("no array here\n" * 100)
+        run = chunkmount(room / "text", room / "mnt")
+        assert run.returncode in (CORRUPT, UNSUPPORTED), run.stderr
+        refused(run, run.returncode, "text")
+
+    def test_a_device_is_not_opened(self, room):
+        os.mkfifo(room / "fifo")
+        run = chunkmount(room / "fifo", room / "mnt")
+        assert run.returncode in (CORRUPT, UNSUPPORTED, USAGE), run.stderr
+        refused(run, run.returncode, "fifo")
+
+    def test_mount_point_is_a_file(self, corpus, room):
+        (room / "file").write_text("x")
+        run = chunkmount(corpus.path(STORE), room / "file")
+        assert run.returncode in (USAGE, MOUNT_FAILED), run.stderr
+        refused(run, run.returncode, "file")
+
+    def test_mount_point_cannot_be_made(self, corpus, room):
+        run = chunkmount(corpus.path(STORE), room / "a" / "b" / "c" / "\0".replace("\0", "d" * 300))
+        assert run.returncode in (USAGE, MOUNT_FAILED), run.stderr
+
+    def test_mount_point_inside_the_source_and_the_reverse(self, corpus, room):
+        shutil.copytree(corpus.path("n5/rust.n5"), room / "outer" / "source")
+        for where in ("outer/source/mnt", "outer/source", "outer"):
+            run = chunkmount(room / "outer" / "source", room / where)
+            assert run.returncode in (USAGE, MOUNT_FAILED), (where, run.returncode, run.stderr)
+            assert mounted(room / where) is None
+            assert len(run.stderr.splitlines()) == 1, run.stderr
+        assert not (room / "outer" / "source" / "mnt").exists()
+
+    def test_a_link_does_not_hide_that_the_mount_point_is_in_the_source(self, corpus, room):
+        shutil.copytree(corpus.path("n5/rust.n5"), room / "source")
+        (room / "link").symlink_to(room / "source")
+        run = chunkmount(room / "link", room / "source" / "mnt")
+        assert run.returncode in (USAGE, MOUNT_FAILED), run.stderr
+
+    def test_unmounting_what_is_no_mount(self, room):
+        (room / "plain").mkdir()
+        run = chunkmount("-u", room / "plain")
+        assert run.returncode not in (0, 1), run.stderr
+        refused(run, run.returncode, "plain")
+
+    def test_the_foreground_ends_with_the_same_status_and_line(self, room):
+        refused(chunkmount(room / "nowhere", room / "mnt", "-f"), NOT_FOUND, "nowhere")
+
+
+class User:
+    """An ordinary user with a directory of its own and a copy of the program."""
+
+    def __init__(self, home):
+        self.home = home
+        self.prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"HOME={home}"] if os.getuid() == 0 else []
+
+
+@pytest.fixture
+def ordinary_user(room, monkeypatch):
+    """Without privileges a mount goes through fusermount3, and /dev/fuse must be open to all, as distributions have it."""
+    home = room / "home"
+    home.mkdir()
+    program = room / "bin" / "chunkmount"
+    program.parent.mkdir()
+    shutil.copy(binary(), program)
+    monkeypatch.setenv("CHUNKMOUNT_BIN", str(program))
+    mode = None
+    if os.getuid() == 0:
+        os.chown(home, 65534, 65534)
+        mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
+        os.chmod("/dev/fuse", 0o666)
+    yield User(home)
+    if mode is not None:
+        os.chmod("/dev/fuse", mode)
+
+
+def test_an_ordinary_user(corpus, room, ordinary_user):
+    """Mounts, reads and unmounts without privileges; others, root included, are kept out by the kernel."""
+    where = ordinary_user.home / "mnt"
+    source = room / "source.n5"
+    shutil.copytree(corpus.path("n5/rust.n5"), source)
+    try:
+        run = chunkmount(source, where, prefix=ordinary_user.prefix)
+        assert run.returncode == 0, run.stderr
+        copy = subprocess.run([*ordinary_user.prefix, "cp", "-r", where, ordinary_user.home / "copy"], capture_output=True, timeout=60)
+        assert copy.returncode == 0, copy.stderr
+        check_store(corpus, "n5/rust.n5", ordinary_user.home / "copy")
+        if os.getuid() == 0:
+            with pytest.raises(PermissionError):
+                os.listdir(where)
+        done = chunkmount("-u", where, prefix=ordinary_user.prefix)
+        assert done.returncode == 0, done.stderr
+        assert mounted(where) is None
+    finally:
+        detach(where)
+
+
+def test_allow_other(corpus, mount, room):
+    """Mounted by root with --allow-other, readable by an ordinary user."""
+    if os.getuid() != 0:
+        return
+    view = mount(corpus.path("n5/rust.n5"), "--allow-other")
+    path = first_chunk(view)
+    read = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cat", path], capture_output=True, timeout=30
+    )
+    assert read.returncode == 0 and read.stdout == path.read_bytes(), read.stderr
+
+
+def test_a_link_out_of_the_source_is_followed_only_on_request(corpus, mount, room):
+    shutil.copytree(corpus.path("n5/rust.n5"), room / "elsewhere" / "inner.n5")
+    shutil.copytree(corpus.path("zarr2/fills.zarr"), room / "source")
+    (room / "secret").write_text("secret")
+    (room / "source" / "secret").symlink_to(room / "secret")
+    (room / "source" / "linked").symlink_to(room / "elsewhere" / "inner.n5")
+    closed = mount(room / "source")
+    with pytest.raises(OSError):
+        (closed / "secret").read_bytes()
+    check_store(corpus, "zarr2/fills.zarr", closed)
+    opened = mount(room / "source", "--follow-symlinks")
+    assert (opened / "secret").read_text() == "secret"
+    for record in corpus.records["n5/rust.n5"]:
+        if record.has_values:
+            assert not check_array(record, opened / "linked" / record.array)

@@ -1,0 +1,99 @@
+"""A directory of very many chunks. CHUNKMOUNT_MANY sets how many; a million is the figure of the benchmark."""
+
+import json
+import os
+import subprocess
+import time
+import zipfile
+
+import numpy as np
+import pytest
+
+from support.reading import View
+
+MANY = int(os.environ.get("CHUNKMOUNT_MANY", "100000"))
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory):
+    """An array of `MANY` chunks of one byte; chunk n holds n modulo 251."""
+    root = tmp_path_factory.mktemp("many")
+    meta = {
+        "zarr_format": 2, "shape": [MANY], "chunks": [1], "dtype": "|u1", "compressor": None, "filters": None,
+        "order": "C", "fill_value": 0,
+    }  # fmt: skip
+    (root / "a").mkdir()
+    (root / ".zgroup").write_text('{"zarr_format": 2}')
+    (root / "a" / ".zarray").write_text(json.dumps(meta))
+    for number in range(MANY):
+        fd = os.open(root / "a" / str(number), os.O_CREAT | os.O_WRONLY)
+        os.write(fd, bytes([number % 251]))
+        os.close(fd)
+    return root
+
+
+@pytest.fixture(scope="module")
+def archive(sparse):
+    path = sparse.parent / f"{sparse.name}.zip"
+    with zipfile.ZipFile(path, "w") as out:
+        for name in (".zgroup", "a/.zarray"):
+            out.writestr(name, (sparse / name).read_bytes())
+        for number in range(MANY):
+            out.writestr(f"a/{number}", bytes([number % 251]))
+    return path
+
+
+@pytest.fixture(params=["directory", "zip"])
+def view(request, sparse, mount):
+    return mount(sparse if request.param == "directory" else request.getfixturevalue("archive"))
+
+
+def test_listing(view):
+    shell = lambda command: int(subprocess.run(command, shell=True, capture_output=True, timeout=90, check=True).stdout)
+    before = view.status("VmRSS")
+    assert shell(f"ls -f {view.where}/a | grep -c '^[0-9]'") == MANY
+    assert shell(f"find {view.where}/a -type f -name '[0-9]*' | wc -l") == MANY
+    assert shell(f"ls -f {view.where}/a | sort | uniq -d | wc -l") == 0
+    assert view.status("VmRSS") - before < 200 * 1024
+
+
+def test_first_listing_and_single_chunks_are_quick(view):
+    start = time.monotonic()
+    with os.scandir(view / "a") as entries:
+        next(entries)
+    assert time.monotonic() - start < 10
+    start = time.monotonic()
+    for number in range(0, MANY, MANY // 200):
+        assert (view / "a" / str(number)).read_bytes() == bytes([number % 251])
+    assert time.monotonic() - start < 10
+    assert not (view / "a" / str(MANY)).exists()
+
+
+def test_a_listing_goes_on_while_others_read(view):
+    """Two listings and a reader at once; each listing is complete."""
+    listings = [subprocess.Popen(["ls", "-f", view / "a"], stdout=subprocess.PIPE) for _ in range(2)]
+    for number in range(0, MANY, MANY // 500):
+        assert (view / "a" / str(number)).read_bytes() == bytes([number % 251])
+    for listing in listings:
+        names = listing.communicate(timeout=90)[0].split()
+        assert len(set(names)) == len(names) >= MANY
+
+
+def test_a_deep_and_wide_grid_of_directories(mount, room):
+    """Chunk names with slashes: the directories between are made from the names."""
+    import tensorstore
+
+    shape, chunks = (40, 40, 4), (2, 2, 2)
+    want = np.arange(np.prod(shape), dtype=np.uint16).reshape(shape)
+    spec = {
+        "driver": "n5",
+        "kvstore": {"driver": "file", "path": str(room / "deep.n5" / "a")},
+        "metadata": {"dimensions": shape, "blockSize": chunks, "dataType": "uint16", "compression": {"type": "gzip"}},
+    }
+    tensorstore.open(spec, create=True).result().write(want).result()
+    view = mount(room / "deep.n5")
+    shown = View(view / "a")
+    assert len(shown.stored()) == 20 * 20 * 2
+    from support.reading import disagreements
+
+    assert not disagreements(view / "a", [want.T])
