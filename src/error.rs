@@ -83,6 +83,16 @@ impl Error {
         self
     }
 
+    /// The same error, with the place that its object lies in named before it.
+    #[must_use]
+    pub fn within(mut self, place: impl fmt::Display) -> Self {
+        self.object = Some(match self.object.as_deref() {
+            None | Some("/") => place.to_string().into_boxed_str(),
+            Some(object) => format!("{place}: {object}").into_boxed_str(),
+        });
+        self
+    }
+
     /// What kind of error this is.
     pub fn kind(&self) -> Kind {
         self.kind

@@ -91,7 +91,8 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         name: source.name.clone(),
     };
     let size = source.path.as_ref().and_then(|p| std::fs::metadata(p).ok()).filter(|m| m.is_file()).map_or(0, |m| m.len());
-    let vfs = Arc::new(Vfs::new(Tree::new(source.store, options), vfs_options)?);
+    let vfs = Vfs::new(Tree::new(source.store, options), vfs_options).map_err(|e| e.within(&source.name))?;
+    let vfs = Arc::new(vfs);
     if vfs.root_format().is_none() {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);
     }
@@ -105,8 +106,8 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     });
     // The mount answers when this returns; the threads above serve it.
     let answered =
-        std::fs::metadata(&mountpoint.path).map_err(|e| Error::new(Kind::Mount, e.to_string()).about(mountpoint.path.display()));
-    let reported = answered.and_then(|_| if cli.daemon { detach_from_terminal() } else { Ok(()) });
+        kernel::answers(&mountpoint.path).map_err(|e| Error::new(Kind::Mount, e.to_string()).about(mountpoint.path.display()));
+    let reported = answered.and_then(|()| if cli.daemon { detach_from_terminal() } else { Ok(()) });
     if let Err(e) = reported {
         kernel::detach(&mountpoint.path)?;
         return Err(e);
@@ -170,7 +171,7 @@ struct Mountpoint {
 
 impl Mountpoint {
     fn prepare(path: &Path) -> Result<Self> {
-        let about = |e: std::io::Error| Error::from(e).about(path.display());
+        let about = |e: std::io::Error| Error::new(Kind::Mount, format!("no place to mount on: {e}")).about(path.display());
         let made = match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => false,
             Ok(_) => return Err(Error::usage("is not a directory").about(path.display())),

@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents};
 use crate::limits;
 use crate::store::{Key, ObjectKind, Range, Store};
-use crate::view::{self, Flavour};
+use crate::view::{self, Flavour, nczarr};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -85,6 +85,9 @@ pub struct Tree {
 const PEEKS: u32 = 64;
 /// And so deep.
 const PEEK_DEPTH: u32 = 3;
+
+/// Most arrays that are looked at for scalars.
+const SURVEY: u32 = 10_000;
 
 impl Tree {
     /// The tree of `store`.
@@ -233,13 +236,28 @@ impl Tree {
 
     /// An NCZarr group's `.zgroup`, which lists the arrays that every netcdf-c can read.
     fn zgroup(&self, group: &Directory) -> Result<Vec<u8>> {
-        let listed = |name: &str| {
+        let readable = |name: &str| {
             let child = group.key.join(name).and_then(|key| self.open(&key, group.format));
-            child.is_ok_and(|child| child.array().is_some_and(view::nczarr::is_readable))
+            child.is_ok_and(|child| child.array().is_some_and(nczarr::is_readable))
         };
+        let survey = nczarr::Survey { readable: &readable, has_scalars: self.has_scalars(group, &mut { SURVEY }) };
         let node = group.node.as_ref().map_err(Clone::clone)?;
-        let documents = view::documents(node, self.options.flavour, &listed);
+        let documents = view::documents(node, self.options.flavour, survey);
         documents.into_iter().find(|(name, _)| *name == ".zgroup").map_or_else(|| Err(Error::not_found()), |(_, content)| content)
+    }
+
+    /// Whether a group's mark, or that of a group below it, lists a scalar; true when it lists more nodes than `budget`.
+    fn has_scalars(&self, group: &Directory, budget: &mut u32) -> bool {
+        let Ok(Node::Group(Group { attributes: Ok(attributes), .. })) = &group.node else { return false };
+        let open = |name: &str| group.key.join(name).and_then(|key| self.open(&key, group.format)).ok();
+        for name in nczarr::listed(attributes, "arrays") {
+            *budget = budget.saturating_sub(1);
+            if *budget == 0 || open(name).is_some_and(|child| child.array().is_some_and(nczarr::is_scalar)) {
+                return true;
+            }
+        }
+        let groups = nczarr::listed(attributes, "groups");
+        groups.into_iter().any(|name| open(name).is_some_and(|child| self.has_scalars(&child, budget)))
     }
 
     fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {
@@ -255,7 +273,9 @@ impl Tree {
 fn shown(key: &Key, node: &Node, flavour: Flavour) -> Vec<Document> {
     let late = view::late_documents(node, flavour);
     let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
-    for (name, content) in view::documents(node, flavour, &|_| true).into_iter().filter(|(name, _)| !late.contains(name)) {
+    for (name, content) in
+        view::documents(node, flavour, nczarr::Survey::ALL).into_iter().filter(|(name, _)| !late.contains(name))
+    {
         let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
         documents.push(Document { name, content: content.into() });
     }

@@ -9,6 +9,7 @@ use crate::array::{Array, Node};
 use crate::error::{Error, Result};
 use crate::format::dtype;
 use crate::format::json::{NonFinite, render};
+use nczarr::Survey;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -27,11 +28,11 @@ pub const CONSOLIDATED: &str = ".zmetadata";
 
 /// The documents of a node by name, but for [`CONSOLIDATED`]. One that cannot be rendered is there, with the reason.
 ///
-/// `listed` says of a group's array by name whether it is [`nczarr::is_readable`]; it is asked for NCZarr groups only.
-pub fn documents(node: &Node, flavour: Flavour, listed: &dyn Fn(&str) -> bool) -> Vec<(&'static str, Result<Vec<u8>>)> {
+/// `survey` is asked for NCZarr groups only.
+pub fn documents(node: &Node, flavour: Flavour, survey: Survey<'_>) -> Vec<(&'static str, Result<Vec<u8>>)> {
     match (flavour, node) {
         (_, Node::Directory) => Vec::new(),
-        (Flavour::Zarr2, node) => zarr2::documents(node, listed),
+        (Flavour::Zarr2, node) => zarr2::documents(node, survey),
         (Flavour::Zarr3, node) => zarr3::document(node).transpose().map(|content| (ZARR3, content)).into_iter().collect(),
     }
 }
@@ -80,7 +81,7 @@ pub fn consolidated_zarr2(listed: &Value, nodes: &[(String, Result<Node>)]) -> V
     let mut metadata = Map::new();
     for (path, node) in nodes {
         let key = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-        let shown = node.as_ref().map_or_else(|_| Vec::new(), |node| zarr2::members(node, &|_| true));
+        let shown = node.as_ref().map_or_else(|_| Vec::new(), |node| zarr2::members(node, Survey::ALL));
         for name in [".zarray", ".zgroup", ".zattrs"] {
             let key = key(name);
             let value = match shown.iter().find(|(n, _)| *n == name) {

@@ -7,7 +7,7 @@
 use chunkmount::array::{Array, DType, Envelope, Format, Node, Order, Swap};
 use chunkmount::error::Kind;
 use chunkmount::format::{self, Context, DOCUMENTS, Documents, n5};
-use chunkmount::view;
+use chunkmount::view::{self, nczarr::Survey};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,10 @@ fn member(name: &str, value: &str) -> String {
 }
 
 fn shown(node: &Node) -> Vec<(&'static str, Value)> {
-    view::zarr2::documents(node, &|_| true).into_iter().map(|(n, d)| (n, serde_json::from_slice(&d.unwrap()).unwrap())).collect()
+    view::zarr2::documents(node, Survey::ALL)
+        .into_iter()
+        .map(|(n, d)| (n, serde_json::from_slice(&d.unwrap()).unwrap()))
+        .collect()
 }
 
 fn zarr3(node: &Node) -> Value {
@@ -109,7 +112,7 @@ fn every_generation_of_nczarr_is_shown_as_today() {
 #[test]
 fn netcdf_of_old_is_told_what_it_reads() {
     let node = detect("nczarr-4.9.3/root");
-    let documents = view::zarr2::documents(&node, &|name| name != "chunk_char");
+    let documents = view::zarr2::documents(&node, Survey { readable: &|name| name != "chunk_char", has_scalars: true });
     let zgroup: Value = serde_json::from_slice(documents[0].1.as_ref().unwrap()).unwrap();
     let group = &zgroup["_NCZARR_GROUP"];
     assert_eq!((&group["dims"]["time"], &group["dims"]["_scalar_"]), (&json!(5), &json!(1)));
@@ -257,7 +260,7 @@ fn broken_documents_say_which_and_why() {
     let documents = Documents::from([(".zarray", Ok(member("", "").into_bytes())), (".zattrs", Ok(b"{\"a\": 1,".to_vec()))]);
     let a = array_of(format::detect(&documents, &Context::default()).unwrap());
     assert!(a.attributes.as_ref().unwrap_err().reason().starts_with(".zattrs: "));
-    assert!(view::zarr2::documents(&Node::Array(Box::new(a)), &|_| true)[1].1.is_err());
+    assert!(view::zarr2::documents(&Node::Array(Box::new(a)), Survey::ALL)[1].1.is_err());
 }
 
 #[test]
@@ -324,7 +327,7 @@ fn mutated_documents_never_panic() {
             }
             if let Ok(node) = format::detect(&mutated, &Context { source_axes: round % 2 == 0, ..Context::default() }) {
                 let _ = (
-                    view::zarr2::documents(&node, &|_| true),
+                    view::zarr2::documents(&node, Survey::ALL),
                     view::zarr3::document(&node),
                     view::consolidated_zarr2(&serde_json::json!({}), &[("a".into(), Ok(node.clone()))]),
                 );

@@ -45,13 +45,21 @@ pub fn heal(mountpoint: &Path) -> Result<()> {
     if !is_ours(&path)? {
         return Ok(());
     }
-    match std::fs::metadata(&path) {
+    match answers(&path) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
             log::info!("{}: a dead mount is removed", path.display());
             detach(&path)
         }
         _ => Err(Error::usage("a chunkmount is mounted there already").about(mountpoint.display())),
     }
+}
+
+/// Asks a mount for its statistics: the one question that the kernel never answers from memory.
+///
+/// # Errors
+/// `ENOTCONN` or `ECONNABORTED` from a dead one.
+pub fn answers(mountpoint: &Path) -> std::io::Result<()> {
+    Ok(rustix::fs::statfs(mountpoint).map(|_| ())?)
 }
 
 /// The path as the mount table has it, without touching the mount itself: a dead one answers nothing.

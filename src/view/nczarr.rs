@@ -17,8 +17,34 @@ pub fn is_readable(array: &Array) -> bool {
     array.kept.is_empty() && matches!(array.dtype, DType::Int(_) | DType::UInt(_) | DType::Float(4 | 8))
 }
 
-/// Members for `.zgroup`, from the marks among the attributes; arrays that are not `listed` are left out.
-pub fn group_members(attributes: &Attributes, listed: &dyn Fn(&str) -> bool) -> Map<String, Value> {
+/// Whether an array is a scalar of netCDF, by the mark among its attributes.
+pub fn is_scalar(array: &Array) -> bool {
+    let mark = array.attributes.as_ref().ok().and_then(|a| a.get("_nczarr_array"));
+    mark.is_some_and(|mark| mark.get("scalar").is_some())
+}
+
+/// The names that a group's mark lists under `key`, `arrays` or `groups`.
+pub fn listed<'a>(attributes: &'a Attributes, key: &str) -> Vec<&'a str> {
+    let names = attributes.get("_nczarr_group").and_then(|mark| mark.get(key)).and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What the marks of a group need to know of what lies below it.
+#[derive(Clone, Copy)]
+pub struct Survey<'a> {
+    /// Whether one of its arrays, by name, [`is_readable`].
+    pub readable: &'a dyn Fn(&str) -> bool,
+    /// Whether there is a scalar anywhere in the dataset.
+    pub has_scalars: bool,
+}
+
+impl Survey<'_> {
+    /// Everything is taken to be there and to be readable.
+    pub const ALL: Self = Survey { readable: &|_| true, has_scalars: true };
+}
+
+/// Members for `.zgroup`, from the marks among the attributes; arrays that are not readable are left out.
+pub fn group_members(attributes: &Attributes, survey: Survey<'_>) -> Map<String, Value> {
     let mut members = Map::new();
     let Some(mark) = attributes.get("_nczarr_group").and_then(Value::as_object) else { return members };
     let is_root = attributes.contains_key("_nczarr_superblock");
@@ -28,11 +54,13 @@ pub fn group_members(attributes: &Attributes, listed: &dyn Fn(&str) -> bool) -> 
         dims.insert(name.clone(), length.get("size").unwrap_or(length).clone());
     }
     if is_root {
-        dims.entry(SCALAR).or_insert_with(|| json!(1));
+        if survey.has_scalars {
+            dims.entry(SCALAR).or_insert_with(|| json!(1));
+        }
         members.insert("_NCZARR_SUPERBLOCK".to_owned(), json!({"version": "2.0.0"}));
     }
     let names = |key: &str| mark.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let vars = names("arrays").into_iter().filter(|name| name.as_str().is_some_and(listed)).collect();
+    let vars = names("arrays").into_iter().filter(|name| name.as_str().is_some_and(survey.readable)).collect();
     let mut group = Map::new();
     group.insert("dims".to_owned(), Value::Object(dims));
     group.insert("vars".to_owned(), Value::Array(vars));

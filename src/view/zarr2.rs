@@ -9,22 +9,21 @@ use crate::array::{Array, Attributes, Group, Node, Order};
 use crate::error::Result;
 use crate::format::dtype;
 use crate::format::json::{NonFinite, render};
-use crate::view::nczarr;
+use crate::view::nczarr::{self, Survey};
 use serde_json::{Map, Value, json};
 
 /// The documents of a node by name. One that cannot be rendered is there, with the reason.
 ///
-/// `listed` says of a group's array by name whether it is [`nczarr::is_readable`], so that netcdf-c 4.9.0 can open a dataset
-/// that has others too.
-pub fn documents(node: &Node, listed: &dyn Fn(&str) -> bool) -> Vec<(&'static str, Result<Vec<u8>>)> {
-    members(node, listed).into_iter().map(|(name, value)| (name, value.map(|value| render(&value, NonFinite::Token)))).collect()
+/// `survey` is asked for NCZarr groups only, so that netcdf-c 4.9.0 can open a dataset that has more than it reads.
+pub fn documents(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<Vec<u8>>)> {
+    members(node, survey).into_iter().map(|(name, value)| (name, value.map(|value| render(&value, NonFinite::Token)))).collect()
 }
 
 /// The documents of a node before they are written out.
-pub(super) fn members(node: &Node, listed: &dyn Fn(&str) -> bool) -> Vec<(&'static str, Result<Value>)> {
+pub(super) fn members(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<Value>)> {
     let (name, document, attributes) = match node {
         Node::Directory => return Vec::new(),
-        Node::Group(Group { attributes, .. }) => (".zgroup", zgroup(attributes, listed), attributes),
+        Node::Group(Group { attributes, .. }) => (".zgroup", zgroup(attributes, survey), attributes),
         Node::Array(array) => (".zarray", zarray(array), &array.attributes),
     };
     let mut documents = vec![(name, Ok(Value::Object(document)))];
@@ -34,10 +33,10 @@ pub(super) fn members(node: &Node, listed: &dyn Fn(&str) -> bool) -> Vec<(&'stat
     documents
 }
 
-fn zgroup(attributes: &Result<Attributes>, listed: &dyn Fn(&str) -> bool) -> Map<String, Value> {
+fn zgroup(attributes: &Result<Attributes>, survey: Survey<'_>) -> Map<String, Value> {
     let mut members = Map::new();
     if let Ok(attributes) = attributes {
-        members.extend(nczarr::group_members(attributes, listed));
+        members.extend(nczarr::group_members(attributes, survey));
     }
     members.insert("zarr_format".to_owned(), json!(2));
     members
