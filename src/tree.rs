@@ -149,8 +149,7 @@ impl Tree {
                 ".zgroup" => self.zgroup(directory),
                 _ => self.consolidated(directory),
             };
-            let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)));
-            content
+            content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)))
         });
         Some((document.name, content.clone()))
     }

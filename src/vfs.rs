@@ -4,6 +4,7 @@
 //! opened (or, for files of no format, looked up) until the kernel forgets it; with `--refresh` a new version gets a new
 //! inode. So what the kernel caches under an inode is never a mix: a reader gets the old bytes or [`Kind::Changed`].
 
+mod attributes;
 mod control;
 mod directory;
 mod file;
@@ -396,96 +397,6 @@ impl Vfs {
         if inode::unpack(inode).is_none() {
             self.table.forget(inode, count);
         }
-    }
-
-    /// What is told of `inode`.
-    ///
-    /// # Errors
-    /// As [`Vfs::lookup`].
-    pub fn attr(&self, inode: u64) -> Result<Attr> {
-        self.describe(inode, &self.thing(inode)?)
-    }
-
-    fn describe(&self, inode: u64, thing: &Thing) -> Result<Attr> {
-        let directory = |modified| Attr { inode, kind: ObjectKind::Directory, size: 0, modified, volatile: false };
-        let file = |size, modified| Attr { inode, kind: ObjectKind::File, size, modified, volatile: false };
-        Ok(match thing {
-            Thing::Directory(dir) => directory(dir.directory.modified),
-            Thing::Document(document) => {
-                // A document that cannot be made is there and fails when opened.
-                let size = document.content.as_ref().map_or(0, |bytes| bytes.len() as u64);
-                file(size, document.modified)
-            }
-            Thing::File(shown) => file(shown.meta.size, shown.meta.modified),
-            Thing::Place(place) if place.is_chunk() => {
-                let meta = self.chunk_meta(place)?;
-                let modified = meta.as_ref().map_or(place.chunks.modified, |m| m.modified);
-                file(self.chunk_size(inode, place, meta)?, modified)
-            }
-            Thing::Place(place) => directory(self.prefix_modified(place)?),
-            Thing::Control => directory(self.root.read().directory.modified),
-            Thing::Raw(key) => directory(self.store().head(key)?.modified),
-            Thing::Statistics => Attr { volatile: true, ..file(self.statistics().len() as u64, SystemTime::now()) },
-        })
-    }
-
-    /// What the store tells of a chunk; `None` for an absent one that is shown all the same.
-    fn chunk_meta(&self, place: &Place) -> Result<Option<Meta>> {
-        let key = place.key()?;
-        match self.store().head(&key) {
-            Ok(meta) if meta.kind == ObjectKind::File => Ok(Some(meta)),
-            Ok(_) => Err(Error::corrupt("a directory where a chunk should be").about(&key)),
-            Err(e) if e.kind() == Kind::NotFound && self.options.fill_missing => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// The size of a shown chunk: from the metadata; where codecs stay, from the stored size or from decoding.
-    fn chunk_size(&self, inode: u64, place: &Place, meta: Option<Meta>) -> Result<u64> {
-        let array = &place.chunks.array;
-        if let Some(size) = array.chunk_bytes() {
-            return Ok(size);
-        }
-        let Some(meta) = meta else { return Err(Error::not_found()) };
-        if array.stored.chain.is_empty() {
-            return Ok(meta.size);
-        }
-        Ok(self.block(inode, place, Some(meta.version))?.bytes.len() as u64)
-    }
-
-    fn prefix_modified(&self, place: &Place) -> Result<SystemTime> {
-        let chunks = &place.chunks;
-        if chunks.array.stored.reversed || self.options.fill_missing {
-            // The source has no such directory: its directories are those of the last axis shown.
-            return Ok(chunks.modified);
-        }
-        let key = place.key()?;
-        let meta = self.store().head(&key)?;
-        if meta.kind == ObjectKind::Directory { Ok(meta.modified) } else { Err(Error::not_found()) }
-    }
-
-    /// Extended attributes of a file: where its bytes come from. Names without the `user.chunkmount.` before them.
-    ///
-    /// # Errors
-    /// As [`Vfs::lookup`].
-    pub fn xattrs(&self, inode: u64) -> Result<Vec<(&'static str, String)>> {
-        let list = |numbers: &[u64]| format!("{numbers:?}");
-        Ok(match self.thing(inode)? {
-            Thing::Place(place) if place.is_chunk() => {
-                let array = &place.chunks.array;
-                let origin: Vec<u64> = place.path.iter().zip(&array.chunks).map(|(i, c)| i.saturating_mul(*c)).collect();
-                vec![
-                    ("source", self.store().locate(&place.key()?)),
-                    ("codecs", array.stored.chain.names().join(",")),
-                    ("dtype", crate::view::dtype(array)),
-                    ("shape", list(&array.chunks)),
-                    ("origin", list(&origin)),
-                ]
-            }
-            Thing::File(file) => vec![("source", self.store().locate(&file.key))],
-            Thing::Document(document) => vec![("source", document.key.to_string())],
-            _ => Vec::new(),
-        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The arrows between modules point one way. This is the list; `docs/architecture.md` draws it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
