@@ -83,7 +83,11 @@ class Mount:
             raise RuntimeError(f"chunkmount ended with {self.process.returncode}: {self.text()}")
 
     def _answers(self):
-        return mounted(self.where) is not None and os.path.isdir(self.where)
+        # Not stat: the kernel answers that from what it remembers, even for a mount whose daemon is dead.
+        try:
+            return mounted(self.where) is not None and os.listdir(self.where) is not None
+        except OSError:
+            return False
 
     def _expire(self):
         self.expired = True

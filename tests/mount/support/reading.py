@@ -175,9 +175,9 @@ def tensorstore_of(directory, **extra):
 
 
 def by_tensorstore(directory):
-    if zarr_format(directory) == 3:
-        return np.asarray(tensorstore_of(directory).read().result())
     view = View(directory)
+    if view.version == 3 and not isinstance(view.meta["data_type"], str):
+        raise ValueError("data types outside of Zarr v3's core are unsupported by this reader")
     if view.dtype.names:
         if any(view.dtype[name].names for name in view.dtype.names):
             raise ValueError("structures in structures are unsupported by this reader")
