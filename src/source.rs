@@ -4,10 +4,13 @@
 //! (`mode=nczarr,zip`). Zip archives are told by content, never by name. The store is opened at once, so that a wrong SOURCE
 //! fails with one line that names it.
 
+use crate::array::Node;
 use crate::error::{Error, Result};
+use crate::format;
+use crate::limits;
 use crate::store::dir::{DirOptions, DirStore};
 use crate::store::zip::ZipStore;
-use crate::store::{Key, Store};
+use crate::store::{Key, Range, Store};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -153,12 +156,32 @@ fn local(path: &Path, mode: Vec<String>, options: Options) -> Result<Opened> {
         let key = Key::root().join(name.as_bytes())?;
         // The container names itself by its place in its folder; the person's own words say more.
         let opened = DirStore::open(folder, DirOptions::default()).and_then(|folder| ZipStore::open(Arc::new(folder), key));
-        Arc::new(opened.map_err(|e| Error::new(e.kind(), e.reason()))?)
+        let archive = opened.map_err(|e| Error::new(e.kind(), e.reason()))?;
+        Arc::new(if holds_one_array(&archive, &real) { archive.leave_folder() } else { archive })
     } else {
         return Err(Error::unsupported("neither a directory nor a regular file"));
     };
     let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     Ok(Opened { store, name: real.display().to_string(), path: Some(real), modified, mode })
+}
+
+/// Whether the folder that was entered is no store but the only array of one: tensorstore writes no documents above its arrays,
+/// and then the archive itself is the root. A folder that is called as stores or this archive are is a store all the same.
+fn holds_one_array(archive: &ZipStore, path: &Path) -> bool {
+    let Some(folder) = archive.folder() else { return false };
+    let is_store = [".zarr", ".n5", ".ozx"].iter().any(|suffix| folder.ends_with(suffix));
+    if is_store || path.file_stem().is_some_and(|stem| stem.as_bytes() == folder.as_bytes()) {
+        return false;
+    }
+    let mut documents = format::Documents::new();
+    for &name in format::DOCUMENTS {
+        let mut bytes = Vec::new();
+        let read = Key::root().join(name).and_then(|key| archive.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes));
+        if read.is_ok() {
+            documents.insert(name, Ok(bytes));
+        }
+    }
+    matches!(format::detect(&documents, &format::Context::default()), Ok(Node::Array(_)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("main", &["cli", "mount"]),
     ("mount", &["cli", "fuse", "vfs", "tree", "source", "store"]),
     ("cli", &["array", "view"]),
-    ("source", &["store"]),
+    ("source", &["store", "format", "array"]),
     ("fuse", &["vfs", "store"]),
     ("vfs", &["tree", "view", "format", "chunk", "cache", "store", "array"]),
     ("tree", &["view", "format", "chunk", "store", "array"]),

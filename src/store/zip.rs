@@ -90,6 +90,13 @@ impl ZipStore {
         })
     }
 
+    /// The archive as [`ZipStore::open_plain`] opens it.
+    #[must_use]
+    pub fn leave_folder(mut self) -> Self {
+        self.root.clear();
+        self
+    }
+
     /// The folder that is entered.
     pub fn folder(&self) -> Option<String> {
         let (_, folder) = self.root.split_last()?;
