@@ -366,7 +366,7 @@ impl Store for ZipStore {
         };
         let header = self.known(number).or_else(|| self.header(number, record, 0, &mut Vec::new()).ok());
         match header {
-            Some(header) => format!("{container}[{}+{}]", record.offset.saturating_add(header), record.stored),
+            Some(header) => format!("{container}/{key}[{}+{}]", record.offset.saturating_add(header), record.stored),
             None => format!("{container}/{key}"),
         }
     }

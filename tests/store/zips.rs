@@ -328,6 +328,6 @@ fn reads_cost_one_request_each() {
     assert_eq!(cost("big", Range::Part { offset: 100_000, length: 10 }), 1);
     assert_eq!(cost("big", Range::All), 1);
     // "PK\3\4" and its fields take 30 bytes, the name 3; no extra field is written for small files.
-    assert_eq!(store.locate(&key("big")), "x.zip[33+200000]");
+    assert_eq!(store.locate(&key("big")), "x.zip/big[33+200000]");
     assert!(store.head(&key("big")).unwrap().seekable);
 }
