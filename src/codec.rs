@@ -197,7 +197,7 @@ impl Codec {
             }
             Self::Shuffle(size) => {
                 length.check("shuffle", encoded.len())?;
-                let mut decoded = vec![0; encoded.len()];
+                let mut decoded = Vec::new();
                 shuffle::unshuffle(&encoded, &mut decoded, *size);
                 decoded
             }

@@ -323,7 +323,11 @@ fn mutated_documents_never_panic() {
                 }
             }
             if let Ok(node) = format::detect(&mutated, &Context { source_axes: round % 2 == 0, ..Context::default() }) {
-                let _ = (view::zarr2::documents(&node, &|_| true), view::zarr3::document(&node), view::consolidated_zarr2(&serde_json::json!({}), &[("a".into(), Ok(node.clone()))]));
+                let _ = (
+                    view::zarr2::documents(&node, &|_| true),
+                    view::zarr3::document(&node),
+                    view::consolidated_zarr2(&serde_json::json!({}), &[("a".into(), Ok(node.clone()))]),
+                );
             }
         }
     }

@@ -31,14 +31,8 @@ const LEAST_STREAM: usize = 128;
 const KEPT: usize = 8 << 20;
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
-}
-
-/// A shuffled block, and the planes in which bit shuffle is undone.
-#[derive(Default)]
-struct Scratch {
-    block: Vec<u8>,
-    planes: Vec<u8>,
+    /// A shuffled block.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Frame<'a> {
@@ -84,15 +78,17 @@ pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
         .get(HEADER..head)
         .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for {offsets} bytes of offsets", encoded.len())))?;
     let frame = Frame { bytes: encoded, flags, item: usize::from(item), block, head };
-    let mut out = vec![0; decoded];
+    let mut out = Vec::new();
+    out.try_reserve_exact(decoded).map_err(|_| Error::too_big(format!("no memory for a result of {decoded} bytes")))?;
     let (starts, _) = starts.as_chunks::<4>();
     SCRATCH.with_borrow_mut(|scratch| {
-        let result = out.chunks_mut(block).zip(starts).try_for_each(|(out, start)| {
+        let result = starts.iter().try_for_each(|start| {
             let start = usize::try_from(u32::from_le_bytes(*start)).unwrap_or(usize::MAX);
-            frame.block(start, out, scratch)
+            let length = block.min(decoded.saturating_sub(out.len()));
+            frame.block(start, length, &mut out, scratch)
         });
-        if scratch.block.capacity() > KEPT || scratch.planes.capacity() > KEPT {
-            *scratch = Scratch::default();
+        if scratch.capacity() > KEPT {
+            *scratch = Vec::new();
         }
         result
     })?;
@@ -100,33 +96,35 @@ pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
 }
 
 impl Frame<'_> {
-    /// Decodes the block that begins at `start` into `out`, which has its length.
-    fn block(&self, start: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+    /// Decodes the block of `length` bytes that begins at `start`, and appends it to `out`.
+    fn block(&self, start: usize, length: usize, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<()> {
         let streams = self
             .bytes
             .get(start..)
             .filter(|_| start >= self.head)
             .ok_or_else(|| Error::corrupt(format!("blosc: a block at byte {start} of {}", self.bytes.len())))?;
         let item = self.item;
-        let whole = out.len() == self.block;
+        let whole = length == self.block;
         let split = self.flags & UNSPLIT == 0
             && whole
             && item <= MOST_STREAMS
-            && out.len().checked_div(item).is_some_and(|n| n >= LEAST_STREAM);
+            && length.checked_div(item).is_some_and(|n| n >= LEAST_STREAM);
         let count = if split { item } else { 1 };
         let bits = self.flags & BIT_SHUFFLED != 0;
         if bits || (self.flags & SHUFFLED != 0 && item > 1) {
-            let Scratch { block, planes } = scratch;
-            block.resize(out.len(), 0);
-            self.streams(streams, block, count)?;
+            // What is left of the block before is overwritten.
+            scratch.resize(length, 0);
+            self.streams(streams, scratch, count)?;
             if bits {
-                shuffle::bit_unshuffle(block, out, item, planes);
+                shuffle::bit_unshuffle(scratch, out, item);
             } else {
-                shuffle::unshuffle(block, out, item);
+                shuffle::unshuffle(scratch, out, item);
             }
             return Ok(());
         }
-        self.streams(streams, out, count)
+        let at = out.len();
+        out.resize(at.saturating_add(length), 0);
+        self.streams(streams, out.get_mut(at..).unwrap_or_default(), count)
     }
 
     /// Decodes `count` streams of equal decoded length into `out`.
