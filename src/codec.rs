@@ -14,6 +14,7 @@ mod deflate;
 mod lz4;
 mod number;
 mod packbits;
+mod repeat;
 mod shuffle;
 mod xz;
 mod zstd;

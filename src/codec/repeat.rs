@@ -1,0 +1,131 @@
+//! Copying of literals and matches, which the LZ4 and BloscLZ decoders spend their time on.
+//!
+//! Both write whole 16 bytes where the buffer has them, also beyond the end of what is asked for: what stands there is not
+//! decoded yet. That makes a short copy a load and a store, without a loop over a length that is not known.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+const WIDE: usize = 16;
+
+fn wide_at(bytes: &[u8], at: usize) -> Option<&[u8; WIDE]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+fn wide_at_mut(bytes: &mut [u8], at: usize) -> Option<&mut [u8; WIDE]> {
+    bytes.get_mut(at..)?.first_chunk_mut()
+}
+
+/// Copies `count` bytes from `from` of `input` to `at` of `out`; `None` when either has fewer.
+#[inline(always)]
+pub(super) fn literals(input: &[u8], from: usize, out: &mut [u8], at: usize, count: usize) -> Option<()> {
+    if count <= WIDE
+        && let (Some(source), Some(target)) = (wide_at(input, from), wide_at_mut(out, at))
+    {
+        *target = *source;
+        return Some(());
+    }
+    let source = input.get(from..)?.get(..count)?;
+    out.get_mut(at..)?.get_mut(..count)?.copy_from_slice(source);
+    Some(())
+}
+
+/// Copies `count` bytes that stand `distance` bytes before `at` to `at`, as if one by one: source and target may overlap.
+/// `None` when the source begins before the buffer, or at `at`, or the target ends after it.
+#[inline(always)]
+#[expect(clippy::arithmetic_side_effects, reason = "positions below the length of the buffer; 0 < distance < 16 in the pattern")]
+pub(super) fn repeat(out: &mut [u8], at: usize, distance: usize, count: usize) -> Option<()> {
+    let from = at.checked_sub(distance)?;
+    let end = at.checked_add(count)?;
+    if distance == 0 || end > out.len() {
+        return None;
+    }
+    if out.len() - end < WIDE {
+        return repeat_exactly(out.get_mut(from..end)?, distance);
+    }
+    if distance >= WIDE {
+        if count > 4 * WIDE && distance >= count {
+            out.copy_within(from..from + count, at);
+            return Some(());
+        }
+        let mut done = 0;
+        while done < count {
+            let source = *wide_at(out, from + done)?;
+            *wide_at_mut(out, at + done)? = source;
+            done += WIDE;
+        }
+        return Some(());
+    }
+    // The bytes of the source again and again, as often as they fit; each store then moves by whole repetitions.
+    let mut pattern = u128::from_le_bytes(*wide_at(out, from)?) & ((1 << (8 * distance)) - 1);
+    let mut have = distance;
+    while have < WIDE {
+        pattern |= pattern << (8 * have);
+        have *= 2;
+    }
+    if distance == 1 && count > 4 * WIDE {
+        out.get_mut(at..end)?.fill(pattern.to_le_bytes()[0]);
+        return Some(());
+    }
+    let step = WIDE - WIDE % distance;
+    let mut to = at;
+    while to < end {
+        *wide_at_mut(out, to)? = pattern.to_le_bytes();
+        to += step;
+    }
+    Some(())
+}
+
+/// Fills `window` with repetitions of its first `distance` bytes.
+#[cold]
+fn repeat_exactly(window: &mut [u8], distance: usize) -> Option<()> {
+    // The copied part doubles with each step: each step reads only what stands already.
+    let mut have = distance;
+    while have < window.len() {
+        let step = have.min(window.len().checked_sub(have)?);
+        window.copy_within(..step, have);
+        have = have.checked_add(step)?;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, byte by byte.
+    fn slowly(out: &mut [u8], at: usize, distance: usize, count: usize) {
+        for i in at..at + count {
+            out[i] = out[i - distance];
+        }
+    }
+
+    #[test]
+    #[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "small known numbers")]
+    fn matches_repeat_what_stands_before() {
+        let start: Vec<u8> = (0..400u32).map(|i| (i * 37 % 251) as u8).collect();
+        for distance in 1..=100 {
+            for count in 0..=150 {
+                for room in [0, 1, 15, 16, 17, 100] {
+                    let (mut fast, at) = (start[..100 + count + room].to_vec(), 100);
+                    let mut slow = fast.clone();
+                    repeat(&mut fast, at, distance, count).unwrap();
+                    slowly(&mut slow, at, distance, count);
+                    assert_eq!(fast[..at + count], slow[..at + count], "{distance} {count} {room}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_stay_in_their_buffers() {
+        let mut out = [0u8; 40];
+        for (at, distance, count) in
+            [(10, 11, 1), (10, 0, 5), (10, 5, 31), (40, 1, 1), (41, 1, 0), (usize::MAX, 1, 1), (1, 1, usize::MAX)]
+        {
+            assert_eq!(repeat(&mut out, at, distance, count), None, "{at} {distance} {count}");
+        }
+        for (from, at, count) in [(0, 30, 11), (30, 0, 11), (41, 0, 0), (0, 41, 0), (0, 0, usize::MAX), (usize::MAX, 0, 1)] {
+            assert_eq!(literals(&[0; 40], from, &mut out, at, count), None, "{from} {at} {count}");
+        }
+    }
+}
