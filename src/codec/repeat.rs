@@ -7,6 +7,34 @@
 
 const WIDE: usize = 16;
 
+/// How the first so many of 16 bytes are repeated: a product with a number that has a 1 at the start of each repetition.
+#[derive(Clone, Copy)]
+struct Pattern {
+    mask: u128,
+    repeat: u128,
+    /// Bytes of whole repetitions.
+    step: usize,
+}
+
+static PATTERNS: [Pattern; WIDE] = patterns();
+
+#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "calculated by the compiler")]
+const fn patterns() -> [Pattern; WIDE] {
+    let mut patterns = [Pattern { mask: 0, repeat: 0, step: WIDE }; WIDE];
+    let mut distance = 1;
+    while distance < WIDE {
+        let mut at = 0;
+        while at < WIDE {
+            patterns[distance].repeat |= 1 << (8 * at);
+            at += distance;
+        }
+        patterns[distance].mask = (1 << (8 * distance)) - 1;
+        patterns[distance].step = WIDE - WIDE % distance;
+        distance += 1;
+    }
+    patterns
+}
+
 fn wide_at(bytes: &[u8], at: usize) -> Option<&[u8; WIDE]> {
     bytes.get(at..)?.first_chunk()
 }
@@ -32,7 +60,7 @@ pub(super) fn literals(input: &[u8], from: usize, out: &mut [u8], at: usize, cou
 /// Copies `count` bytes that stand `distance` bytes before `at` to `at`, as if one by one: source and target may overlap.
 /// `None` when the source begins before the buffer, or at `at`, or the target ends after it.
 #[inline(always)]
-#[expect(clippy::arithmetic_side_effects, reason = "positions below the length of the buffer; 0 < distance < 16 in the pattern")]
+#[expect(clippy::arithmetic_side_effects, reason = "positions below the length of the buffer")]
 pub(super) fn repeat(out: &mut [u8], at: usize, distance: usize, count: usize) -> Option<()> {
     let from = at.checked_sub(distance)?;
     let end = at.checked_add(count)?;
@@ -56,17 +84,12 @@ pub(super) fn repeat(out: &mut [u8], at: usize, distance: usize, count: usize) -
         return Some(());
     }
     // The bytes of the source again and again, as often as they fit; each store then moves by whole repetitions.
-    let mut pattern = u128::from_le_bytes(*wide_at(out, from)?) & ((1 << (8 * distance)) - 1);
-    let mut have = distance;
-    while have < WIDE {
-        pattern |= pattern << (8 * have);
-        have *= 2;
-    }
+    let Pattern { mask, repeat, step } = PATTERNS.get(distance)?;
+    let pattern = (u128::from_le_bytes(*wide_at(out, from)?) & mask).wrapping_mul(*repeat);
     if distance == 1 && count > 4 * WIDE {
         out.get_mut(at..end)?.fill(pattern.to_le_bytes()[0]);
         return Some(());
     }
-    let step = WIDE - WIDE % distance;
     let mut to = at;
     while to < end {
         *wide_at_mut(out, to)? = pattern.to_le_bytes();

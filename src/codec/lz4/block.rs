@@ -16,24 +16,38 @@ const FAR: &str = "a match begins before the data, or at itself";
 pub(super) const LONG: &str = "a block goes on after the expected end";
 
 /// Decodes one block to `at` of `out`, where what stands before may be matched; gives the position after it.
-#[expect(clippy::arithmetic_side_effects, reason = "positions in slices, plus a few bytes or lengths that were checked")]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "positions in slices, plus a few bytes or lengths that were checked; short literals are fewer than 15"
+)]
 pub(super) fn decode(input: &[u8], out: &mut [u8], mut at: usize) -> Result<usize, &'static str> {
     let mut from = 0;
     loop {
         let token = *input.get(from).ok_or(CUT)?;
         from += 1;
         let mut count = usize::from(token >> 4);
-        if count == 15 {
-            count = extended(count, input, &mut from).ok_or(CUT)?;
+        let distance;
+        if let Some(short) = input.get(from..).and_then(|rest| rest.first_chunk::<17>())
+            && count < 15
+            && let Some(target) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<16>())
+        {
+            // Most sequences: at most 14 literals, and a match that has its distance in the same 17 bytes.
+            *target = *short.first_chunk().ok_or(CUT)?;
+            distance = usize::from(short[count]) | usize::from(short[count + 1]) << 8;
+        } else {
+            if count == 15 {
+                count = extended(count, input, &mut from).ok_or(CUT)?;
+            }
+            literals(input, from, out, at, count).ok_or_else(|| if count > input.len() - from { CUT } else { LONG })?;
+            let rest = input.get(from + count..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(at + count);
+            }
+            distance = usize::from(u16::from_le_bytes(*rest.first_chunk().ok_or(CUT)?));
         }
-        literals(input, from, out, at, count).ok_or_else(|| if count > input.len() - from { CUT } else { LONG })?;
-        (from, at) = (from + count, at + count);
-        if from >= input.len() {
-            return Ok(at);
-        }
-        let distance = input.get(from..).and_then(|rest| rest.first_chunk()).ok_or(CUT)?;
-        let distance = usize::from(u16::from_le_bytes(*distance));
-        from += 2;
+        at += count;
+        from += count + 2;
         let mut count = usize::from(token & 15) + LEAST;
         if count == 15 + LEAST {
             count = extended(count, input, &mut from).ok_or(CUT)?;
