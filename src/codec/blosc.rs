@@ -13,8 +13,10 @@ use crate::error::{Error, Result};
 use std::cell::RefCell;
 
 const HEADER: usize = 16;
-/// The format of all versions of C-Blosc 1.
+/// The format that C-Blosc 1 writes; it reads no other.
 const VERSION: u8 = 2;
+/// The format of the streams of each compressor; C-Blosc 1 has no other.
+const STREAM_VERSION: u8 = 1;
 
 const SHUFFLED: u8 = 0x01;
 const STORED: u8 = 0x02;
@@ -48,36 +50,39 @@ struct Frame<'a> {
 pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     let header: &[u8; HEADER] =
         encoded.first_chunk().ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for a header", encoded.len())))?;
-    let &[version, _, flags, item, ..] = header;
+    let &[version, stream_version, flags, item, ..] = header;
     if version != VERSION {
         return Err(Error::unsupported(format!("a blosc frame of version {version}; {VERSION} is read")));
     }
     if flags & RESERVED != 0 || flags & (SHUFFLED | BIT_SHUFFLED) == SHUFFLED | BIT_SHUFFLED {
         return Err(Error::unsupported(format!("a blosc frame with flags {flags:#04x}, which Blosc 1 does not have")));
     }
+    if flags & STORED == 0 && stream_version != STREAM_VERSION {
+        return Err(Error::unsupported(format!("blosc streams of version {stream_version}; {STREAM_VERSION} is read")));
+    }
     let field = |at| u32_at(header, at).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     let (decoded, block, claimed) = (field(4), field(8), field(12));
     length.check("blosc", decoded)?;
-    if claimed != encoded.len() {
-        return Err(Error::corrupt(format!("blosc: a frame of {} bytes that claims {claimed}", encoded.len())));
-    }
+    let (whole, _) = encoded
+        .split_at_checked(claimed)
+        .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes of a frame of {claimed}", encoded.len())))?;
     if decoded == 0 {
         return Ok(Vec::new());
     }
     if item == 0 || block == 0 {
         return Err(Error::corrupt(format!("blosc: elements of {item} bytes in blocks of {block}")));
     }
-    let body = encoded.get(HEADER..).unwrap_or_default();
+    let body = whole.get(HEADER..).unwrap_or_default();
     if flags & STORED != 0 {
         Length::Exact(decoded).check("blosc: stored", body.len())?;
         return Ok(body.to_vec());
     }
     let offsets = decoded.div_ceil(block).saturating_mul(4);
     let head = HEADER.saturating_add(offsets);
-    let starts = encoded
+    let starts = whole
         .get(HEADER..head)
-        .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for {offsets} bytes of offsets", encoded.len())))?;
-    let frame = Frame { bytes: encoded, flags, item: usize::from(item), block, head };
+        .ok_or_else(|| Error::corrupt(format!("blosc: {claimed} bytes, too short for {offsets} bytes of offsets")))?;
+    let frame = Frame { bytes: whole, flags, item: usize::from(item), block, head };
     let mut out = Vec::new();
     out.try_reserve_exact(decoded).map_err(|_| Error::too_big(format!("no memory for a result of {decoded} bytes")))?;
     let (starts, _) = starts.as_chunks::<4>();

@@ -74,12 +74,12 @@ fn gzip_members(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Undoes zlib; nothing may follow.
+/// Undoes zlib. What follows the stream is not looked at.
 pub(super) fn zlib(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     if let Length::Exact(n) = length {
         let mut out = vec![0; n];
         let result = DECOMPRESSOR.with_borrow_mut(|d| d.zlib_decompress(encoded, &mut out));
-        if result == Ok(n) && ends_with_only(encoded, 4, libdeflater::adler32(&out).to_be_bytes()) {
+        if result == Ok(n) {
             return Ok(out);
         }
         match result {
@@ -91,10 +91,6 @@ pub(super) fn zlib(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     let mut decoder = ZlibDecoder::new(encoded);
     let mut out = Vec::new();
     read_all(&mut decoder, &mut out, length, "zlib")?;
-    let rest = decoder.into_inner();
-    if !rest.is_empty() {
-        return Err(Error::corrupt(format!("zlib: {} bytes after the end of the stream", rest.len())));
-    }
     length.check("zlib", out.len())?;
     Ok(out)
 }
