@@ -27,9 +27,9 @@ pub(super) fn gzip(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
         if result == Ok(n) && ends_with_only(encoded, 8, libdeflater::crc32(&out).to_le_bytes()) {
             return Ok(out);
         }
-        if let Err(e @ DecompressionError::BadData) = result {
+        if result == Err(DecompressionError::BadData) {
             // A damaged first member: streaming cannot help.
-            return Err(Error::corrupt(format!("gzip: {e}")));
+            return Err(Error::corrupt("gzip: the stream is damaged or breaks off"));
         }
     }
     gzip_members(encoded, length)
@@ -83,7 +83,7 @@ pub(super) fn zlib(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
             return Ok(out);
         }
         match result {
-            Err(DecompressionError::BadData) => return Err(Error::corrupt("zlib: damaged stream")),
+            Err(DecompressionError::BadData) => return Err(Error::corrupt("zlib: the stream is damaged or breaks off")),
             Err(DecompressionError::InsufficientSpace) => return Err(length.longer("zlib")),
             Ok(_) => {}
         }

@@ -45,12 +45,17 @@ fn wide_at_mut(bytes: &mut [u8], at: usize) -> Option<&mut [u8; WIDE]> {
 
 /// Copies `count` bytes from `from` of `input` to `at` of `out`; `None` when either has fewer.
 #[inline(always)]
+#[expect(clippy::arithmetic_side_effects, reason = "positions below the lengths of the buffers, plus a few bytes")]
 pub(super) fn literals(input: &[u8], from: usize, out: &mut [u8], at: usize, count: usize) -> Option<()> {
-    if count <= WIDE
-        && let (Some(source), Some(target)) = (wide_at(input, from), wide_at_mut(out, at))
-    {
-        *target = *source;
-        return Some(());
+    if count <= 4 * WIDE {
+        let mut done = 0;
+        while let (Some(source), Some(target)) = (wide_at(input, from + done), wide_at_mut(out, at + done)) {
+            *target = *source;
+            done += WIDE;
+            if done >= count {
+                return Some(());
+            }
+        }
     }
     let source = input.get(from..)?.get(..count)?;
     out.get_mut(at..)?.get_mut(..count)?.copy_from_slice(source);
@@ -112,6 +117,12 @@ fn repeat_exactly(window: &mut [u8], distance: usize) -> Option<()> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "small known numbers"
+)]
 mod tests {
     use super::*;
 
@@ -123,7 +134,6 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "small known numbers")]
     fn matches_repeat_what_stands_before() {
         let start: Vec<u8> = (0..400u32).map(|i| (i * 37 % 251) as u8).collect();
         for distance in 1..=100 {

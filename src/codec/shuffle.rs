@@ -47,6 +47,7 @@ fn append<const S: usize>(out: &mut Vec<u8>, elements: [u8x16; S]) {
 
 /// Elements of S bytes, a power of two.
 #[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "S planes of count bytes, indices below count")]
+#[expect(clippy::needless_range_loop, reason = "one index into rows side by side")]
 fn fixed<const S: usize>(shuffled: &[u8], out: &mut Vec<u8>) {
     let count = shuffled.len() / S;
     let (body, tail) = shuffled.split_at(count * S);
@@ -122,6 +123,7 @@ pub(super) fn bit_unshuffle(shuffled: &[u8], out: &mut Vec<u8>, size: usize) {
 /// Elements of S bytes, a power of two, 128 at a time, as many of them as there are; gives the eighth of their number. A row
 /// of `width` bytes holds one bit of all elements, and 8 rows after one another hold a byte, low bits first.
 #[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "8 * S rows of width bytes, indices below width")]
+#[expect(clippy::needless_range_loop, reason = "one index into rows side by side")]
 fn tiles<const S: usize>(body: &[u8], width: usize, out: &mut Vec<u8>) -> usize {
     let rows: [[&[[u8; 16]]; 8]; S] =
         std::array::from_fn(|k| std::array::from_fn(|bit| body[(8 * k + bit) * width..][..width].as_chunks().0));
@@ -140,6 +142,7 @@ fn tiles<const S: usize>(body: &[u8], width: usize, out: &mut Vec<u8>) -> usize 
 
 /// Transposes two matrices of 8 by 8 bits, row k being byte k.
 #[inline(always)]
+#[expect(clippy::arithmetic_side_effects, reason = "operations on bits, shifts below 64")]
 fn transpose_bits(mut x: u64x2) -> u64x2 {
     for (shift, mask) in [(7u64, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
         let t = (x ^ (x >> shift)) & u64x2::splat(mask);

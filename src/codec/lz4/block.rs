@@ -52,7 +52,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8], mut at: usize) -> Result<usiz
         if count == 15 + LEAST {
             count = extended(count, input, &mut from).ok_or(CUT)?;
         }
-        repeat(out, at, distance, count).ok_or_else(|| if distance == 0 || distance > at { FAR } else { LONG })?;
+        repeat(out, at, distance, count).ok_or(if distance == 0 || distance > at { FAR } else { LONG })?;
         at += count;
     }
 }
