@@ -3,6 +3,11 @@
 //! A [`Chain`] lists codecs in the order in which a writer applied them; decoding undoes them from the last to the first. The
 //! length of the result is known before anything is allocated, and each stage's own length follows from it, so that a header
 //! that claims more, or a stream that goes on for ever, ends in an error.
+//!
+//! Bytes that follow a stream are treated as numcodecs treats them, so that a padded object is read and nothing is read that
+//! others refuse: after zlib and a Blosc frame anything is ignored; gzip, bzip2 and LZMA go on with further streams, whose
+//! results are appended; after the last of them gzip allows zeros, bzip2 and LZMA anything once the result has its full
+//! length; zstd goes on with further frames, LZ4 ends with its block, and after them anything else is an error.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -14,6 +19,7 @@ mod deflate;
 mod lz4;
 mod number;
 mod packbits;
+mod repeat;
 mod shuffle;
 mod xz;
 mod zstd;
@@ -197,7 +203,7 @@ impl Codec {
             }
             Self::Shuffle(size) => {
                 length.check("shuffle", encoded.len())?;
-                let mut decoded = vec![0; encoded.len()];
+                let mut decoded = Vec::new();
                 shuffle::unshuffle(&encoded, &mut decoded, *size);
                 decoded
             }
@@ -308,6 +314,29 @@ fn read_all(reader: &mut impl Read, out: &mut Vec<u8>, length: Length, codec: &s
             return Ok(());
         }
     }
+}
+
+/// Undoes streams one after another. `stream` appends the result of the first one of its input to `out` and gives what
+/// follows it; zeros after the last one are padding.
+fn streams<'a>(
+    encoded: &'a [u8],
+    length: Length,
+    codec: &str,
+    mut stream: impl FnMut(&'a [u8], &mut Vec<u8>) -> Result<&'a [u8]>,
+) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = stream(encoded, &mut out)?;
+    while rest.iter().any(|&b| b != 0) {
+        let whole = out.len();
+        match stream(rest, &mut out) {
+            Ok(after) => rest = after,
+            // Not a stream; but one that goes on after the expected length is.
+            Err(_) if length == Length::Exact(whole) && out.len() <= whole => break,
+            Err(e) => return Err(e),
+        }
+    }
+    length.check(codec, out.len())?;
+    Ok(out)
 }
 
 /// The little-endian number at `at`.

@@ -13,8 +13,10 @@ use crate::error::{Error, Result};
 use std::cell::RefCell;
 
 const HEADER: usize = 16;
-/// The format of all versions of C-Blosc 1.
+/// The format that C-Blosc 1 writes; it reads no other.
 const VERSION: u8 = 2;
+/// The format of the streams of each compressor; C-Blosc 1 has no other.
+const STREAM_VERSION: u8 = 1;
 
 const SHUFFLED: u8 = 0x01;
 const STORED: u8 = 0x02;
@@ -31,14 +33,8 @@ const LEAST_STREAM: usize = 128;
 const KEPT: usize = 8 << 20;
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
-}
-
-/// A shuffled block, and the planes in which bit shuffle is undone.
-#[derive(Default)]
-struct Scratch {
-    block: Vec<u8>,
-    planes: Vec<u8>,
+    /// A shuffled block.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Frame<'a> {
@@ -54,45 +50,50 @@ struct Frame<'a> {
 pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     let header: &[u8; HEADER] =
         encoded.first_chunk().ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for a header", encoded.len())))?;
-    let &[version, _, flags, item, ..] = header;
+    let &[version, stream_version, flags, item, ..] = header;
     if version != VERSION {
         return Err(Error::unsupported(format!("a blosc frame of version {version}; {VERSION} is read")));
     }
     if flags & RESERVED != 0 || flags & (SHUFFLED | BIT_SHUFFLED) == SHUFFLED | BIT_SHUFFLED {
         return Err(Error::unsupported(format!("a blosc frame with flags {flags:#04x}, which Blosc 1 does not have")));
     }
+    if flags & STORED == 0 && stream_version != STREAM_VERSION {
+        return Err(Error::unsupported(format!("blosc streams of version {stream_version}; {STREAM_VERSION} is read")));
+    }
     let field = |at| u32_at(header, at).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     let (decoded, block, claimed) = (field(4), field(8), field(12));
     length.check("blosc", decoded)?;
-    if claimed != encoded.len() {
-        return Err(Error::corrupt(format!("blosc: a frame of {} bytes that claims {claimed}", encoded.len())));
-    }
+    let (whole, _) = encoded
+        .split_at_checked(claimed)
+        .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes of a frame of {claimed}", encoded.len())))?;
     if decoded == 0 {
         return Ok(Vec::new());
     }
     if item == 0 || block == 0 {
         return Err(Error::corrupt(format!("blosc: elements of {item} bytes in blocks of {block}")));
     }
-    let body = encoded.get(HEADER..).unwrap_or_default();
+    let body = whole.get(HEADER..).unwrap_or_default();
     if flags & STORED != 0 {
         Length::Exact(decoded).check("blosc: stored", body.len())?;
         return Ok(body.to_vec());
     }
     let offsets = decoded.div_ceil(block).saturating_mul(4);
     let head = HEADER.saturating_add(offsets);
-    let starts = encoded
+    let starts = whole
         .get(HEADER..head)
-        .ok_or_else(|| Error::corrupt(format!("blosc: {} bytes, too short for {offsets} bytes of offsets", encoded.len())))?;
-    let frame = Frame { bytes: encoded, flags, item: usize::from(item), block, head };
-    let mut out = vec![0; decoded];
+        .ok_or_else(|| Error::corrupt(format!("blosc: {claimed} bytes, too short for {offsets} bytes of offsets")))?;
+    let frame = Frame { bytes: whole, flags, item: usize::from(item), block, head };
+    let mut out = Vec::new();
+    out.try_reserve_exact(decoded).map_err(|_| Error::too_big(format!("no memory for a result of {decoded} bytes")))?;
     let (starts, _) = starts.as_chunks::<4>();
     SCRATCH.with_borrow_mut(|scratch| {
-        let result = out.chunks_mut(block).zip(starts).try_for_each(|(out, start)| {
+        let result = starts.iter().try_for_each(|start| {
             let start = usize::try_from(u32::from_le_bytes(*start)).unwrap_or(usize::MAX);
-            frame.block(start, out, scratch)
+            let length = block.min(decoded.saturating_sub(out.len()));
+            frame.block(start, length, &mut out, scratch)
         });
-        if scratch.block.capacity() > KEPT || scratch.planes.capacity() > KEPT {
-            *scratch = Scratch::default();
+        if scratch.capacity() > KEPT {
+            *scratch = Vec::new();
         }
         result
     })?;
@@ -100,33 +101,35 @@ pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
 }
 
 impl Frame<'_> {
-    /// Decodes the block that begins at `start` into `out`, which has its length.
-    fn block(&self, start: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+    /// Decodes the block of `length` bytes that begins at `start`, and appends it to `out`.
+    fn block(&self, start: usize, length: usize, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<()> {
         let streams = self
             .bytes
             .get(start..)
             .filter(|_| start >= self.head)
             .ok_or_else(|| Error::corrupt(format!("blosc: a block at byte {start} of {}", self.bytes.len())))?;
         let item = self.item;
-        let whole = out.len() == self.block;
+        let whole = length == self.block;
         let split = self.flags & UNSPLIT == 0
             && whole
             && item <= MOST_STREAMS
-            && out.len().checked_div(item).is_some_and(|n| n >= LEAST_STREAM);
+            && length.checked_div(item).is_some_and(|n| n >= LEAST_STREAM);
         let count = if split { item } else { 1 };
         let bits = self.flags & BIT_SHUFFLED != 0;
         if bits || (self.flags & SHUFFLED != 0 && item > 1) {
-            let Scratch { block, planes } = scratch;
-            block.resize(out.len(), 0);
-            self.streams(streams, block, count)?;
+            // What is left of the block before is overwritten.
+            scratch.resize(length, 0);
+            self.streams(streams, scratch, count)?;
             if bits {
-                shuffle::bit_unshuffle(block, out, item, planes);
+                shuffle::bit_unshuffle(scratch, out, item);
             } else {
-                shuffle::unshuffle(block, out, item);
+                shuffle::unshuffle(scratch, out, item);
             }
             return Ok(());
         }
-        self.streams(streams, out, count)
+        let at = out.len();
+        out.resize(at.saturating_add(length), 0);
+        self.streams(streams, out.get_mut(at..).unwrap_or_default(), count)
     }
 
     /// Decodes `count` streams of equal decoded length into `out`.

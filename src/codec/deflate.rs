@@ -27,9 +27,9 @@ pub(super) fn gzip(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
         if result == Ok(n) && ends_with_only(encoded, 8, libdeflater::crc32(&out).to_le_bytes()) {
             return Ok(out);
         }
-        if let Err(e @ DecompressionError::BadData) = result {
+        if result == Err(DecompressionError::BadData) {
             // A damaged first member: streaming cannot help.
-            return Err(Error::corrupt(format!("gzip: {e}")));
+            return Err(Error::corrupt("gzip: the stream is damaged or breaks off"));
         }
     }
     gzip_members(encoded, length)
@@ -74,16 +74,16 @@ fn gzip_members(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Undoes zlib; nothing may follow.
+/// Undoes zlib. What follows the stream is not looked at.
 pub(super) fn zlib(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     if let Length::Exact(n) = length {
         let mut out = vec![0; n];
         let result = DECOMPRESSOR.with_borrow_mut(|d| d.zlib_decompress(encoded, &mut out));
-        if result == Ok(n) && ends_with_only(encoded, 4, libdeflater::adler32(&out).to_be_bytes()) {
+        if result == Ok(n) {
             return Ok(out);
         }
         match result {
-            Err(DecompressionError::BadData) => return Err(Error::corrupt("zlib: damaged stream")),
+            Err(DecompressionError::BadData) => return Err(Error::corrupt("zlib: the stream is damaged or breaks off")),
             Err(DecompressionError::InsufficientSpace) => return Err(length.longer("zlib")),
             Ok(_) => {}
         }
@@ -91,10 +91,6 @@ pub(super) fn zlib(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     let mut decoder = ZlibDecoder::new(encoded);
     let mut out = Vec::new();
     read_all(&mut decoder, &mut out, length, "zlib")?;
-    let rest = decoder.into_inner();
-    if !rest.is_empty() {
-        return Err(Error::corrupt(format!("zlib: {} bytes after the end of the stream", rest.len())));
-    }
     length.check("zlib", out.len())?;
     Ok(out)
 }

@@ -6,9 +6,10 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+mod block;
+
 use super::{Length, u32_at};
 use crate::error::{Error, Result};
-use lz4_flex::block::{DecompressError, decompress_into, decompress_into_with_dict};
 use twox_hash::XxHash32;
 
 /// What stands around LZ4 blocks.
@@ -68,23 +69,23 @@ fn bare(encoded: &[u8], length: usize) -> Result<Vec<u8>> {
     if length == 0 && encoded.is_empty() {
         return Ok(out);
     }
-    block(encoded, &mut out)?;
+    fill(encoded, &mut out)?;
     Ok(out)
 }
 
 /// One block that fills `out`.
-fn block(encoded: &[u8], out: &mut [u8]) -> Result<()> {
-    let n = decompress_into(encoded, out).map_err(|e| failed(&e))?;
+fn fill(encoded: &[u8], out: &mut [u8]) -> Result<()> {
+    let n = block::decode(encoded, out, 0).map_err(failed)?;
     Length::Exact(out.len()).check("lz4", n)
 }
 
 /// Undoes one block straight into `out`, which it must fill.
 pub(super) fn into(encoded: &[u8], out: &mut [u8]) -> Option<()> {
-    block(encoded, out).ok()
+    (block::decode(encoded, out, 0) == Ok(out.len())).then_some(())
 }
 
-fn failed(e: &DecompressError) -> Error {
-    Error::corrupt(format!("lz4: {e}"))
+fn failed(reason: &str) -> Error {
+    Error::corrupt(format!("lz4: {reason}"))
 }
 
 /// The records of Java's `LZ4BlockOutputStream`: magic, token, encoded and decoded length and checksum (each 32 bits,
@@ -122,7 +123,7 @@ fn records(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
                 }
                 out.resize(total, 0);
                 if stored > 0 {
-                    block(data, out.get_mut(at..).unwrap_or_default())?;
+                    fill(data, out.get_mut(at..).unwrap_or_default())?;
                 }
             }
             method => {
@@ -227,15 +228,12 @@ fn frame(input: &mut Input<'_>, out: &mut Vec<u8>, length: Length) -> Result<()>
         let at = out.len();
         let room = largest.min(length.bound().saturating_sub(at));
         out.resize(at.saturating_add(room), 0);
-        let (before, target) = out.split_at_mut(at);
         // Blocks are linked unless the flag says that each stands alone.
-        let from = if has(0x20) { at } else { begin.max(at.saturating_sub(WINDOW)) };
-        let n = match decompress_into_with_dict(data, target, before.get(from..).unwrap_or_default()) {
-            Ok(n) => n,
-            Err(DecompressError::OutputTooSmall { .. }) if room < largest => return Err(length.longer("lz4")),
-            Err(e) => return Err(failed(&e)),
-        };
-        out.truncate(at.saturating_add(n));
+        let base = if has(0x20) { at } else { begin.max(at.saturating_sub(WINDOW)) };
+        let result = block::decode(data, out.get_mut(base..).unwrap_or_default(), at.saturating_sub(base));
+        let end = result
+            .map_err(|reason| if reason == block::LONG && room < largest { length.longer("lz4") } else { failed(reason) })?;
+        out.truncate(base.saturating_add(end));
     }
     let decoded = out.get(begin..).unwrap_or_default();
     if has(0x04) && u32::from_le_bytes(input.take()?) != XxHash32::oneshot(0, decoded) {

@@ -1,15 +1,18 @@
 //! Undoing byte shuffle and bit shuffle, as HDF5, numcodecs and Blosc write them.
 //!
 //! A shuffled block of n elements holds the first bytes of all elements, then the second bytes, and so on; bytes beyond the
-//! last whole element follow unchanged. Bit shuffle does the same with single bits. The inner loops work on fixed-size
-//! arrays, which the compiler turns into vector code.
+//! last whole element follow unchanged. Bit shuffle does the same with single bits. Results are appended, so that no fresh
+//! memory is written twice; 16 elements (of bits: 128) are done at a time in vector registers, the rest one by one.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-/// Undoes byte shuffle of elements of `size` bytes; `out` is as long as `shuffled`.
-pub(super) fn unshuffle(shuffled: &[u8], out: &mut [u8], size: usize) {
+use wide::{u8x16, u64x2};
+
+/// Undoes byte shuffle of elements of `size` bytes, and appends the result to `out`.
+pub(super) fn unshuffle(shuffled: &[u8], out: &mut Vec<u8>, size: usize) {
+    out.reserve(shuffled.len());
     match size {
-        0 | 1 => out.copy_from_slice(shuffled),
+        0 | 1 => out.extend_from_slice(shuffled),
         2 => fixed::<2>(shuffled, out),
         4 => fixed::<4>(shuffled, out),
         8 => fixed::<8>(shuffled, out),
@@ -18,67 +21,58 @@ pub(super) fn unshuffle(shuffled: &[u8], out: &mut [u8], size: usize) {
     }
 }
 
-/// Elements of S bytes (a power of two, at most 16), 32 at a time.
+/// Row k of S holds byte k of 16 elements; the result holds the elements. S is a power of two, at most 16.
 ///
-/// Interleaving row k with row k + S/2 halves the number of rows; when one is left, it holds the elements. Interleaving two
-/// rows is one vector instruction per 16 bytes; writing each element by itself takes 5 to 15 times as long.
-#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "indices into arrays of a constant length")]
-fn fixed<const S: usize>(shuffled: &[u8], out: &mut [u8]) {
-    const RUN: usize = 32;
-    let count = shuffled.len() / S;
-    let (body, tail) = shuffled.split_at(count * S);
-    let (out, out_tail) = out.split_at_mut(count * S);
-    out_tail.copy_from_slice(tail);
-    let mut planes: [&[u8]; S] = std::array::from_fn(|k| &body[k * count..(k + 1) * count]);
-    let (mut one, mut other) = ([0u8; 16 * RUN], [0u8; 16 * RUN]);
-    let mut runs = out.chunks_exact_mut(RUN * S);
-    for run in &mut runs {
-        for (row, plane) in one.chunks_exact_mut(RUN).zip(&mut planes) {
-            let (head, rest) = plane.split_at(RUN);
-            row.copy_from_slice(head);
-            *plane = rest;
+/// Interleaving row k with row k + S/2 halves the number of rows, which are twice as long; when one is left, it holds the
+/// elements.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "indices below a constant length")]
+fn interleave<const S: usize>(mut rows: [u8x16; S]) -> [u8x16; S] {
+    for _ in 0..S.ilog2() {
+        let mut next = [u8x16::ZERO; S];
+        for k in 0..S / 2 {
+            let (low, high) = (rows[k], rows[k + S / 2]);
+            next[2 * k] = u8x16::unpack_low(low, high);
+            next[2 * k + 1] = u8x16::unpack_high(low, high);
         }
-        let (mut from, mut to) = (&mut one, &mut other);
-        let (mut rows, mut length) = (S, RUN);
-        while rows > 2 {
-            let half = rows / 2;
-            for k in 0..half {
-                let (low, high) = (&from[k * length..][..length], &from[(k + half) * length..][..length]);
-                interleave(low, high, &mut to[2 * k * length..][..2 * length]);
-            }
-            std::mem::swap(&mut from, &mut to);
-            (rows, length) = (half, 2 * length);
-        }
-        interleave(&from[..length], &from[length..][..length], run);
+        rows = next;
     }
-    let (items, _) = runs.into_remainder().as_chunks_mut::<S>();
-    for (i, item) in items.iter_mut().enumerate() {
-        for (byte, plane) in item.iter_mut().zip(&planes) {
-            *byte = plane.get(i).copied().unwrap_or(0);
-        }
-    }
+    rows
 }
 
 #[inline(always)]
-fn interleave(low: &[u8], high: &[u8], out: &mut [u8]) {
-    for ((pair, low), high) in out.as_chunks_mut::<2>().0.iter_mut().zip(low).zip(high) {
-        *pair = [*low, *high];
+fn append<const S: usize>(out: &mut Vec<u8>, elements: [u8x16; S]) {
+    out.extend_from_slice(elements.map(u8x16::to_array).as_flattened());
+}
+
+/// Elements of S bytes, a power of two.
+#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "S planes of count bytes, indices below count")]
+#[expect(clippy::needless_range_loop, reason = "one index into rows side by side")]
+fn fixed<const S: usize>(shuffled: &[u8], out: &mut Vec<u8>) {
+    let count = shuffled.len() / S;
+    let (body, tail) = shuffled.split_at(count * S);
+    let planes: [&[u8]; S] = std::array::from_fn(|k| &body[k * count..(k + 1) * count]);
+    let runs = planes.map(|plane| plane.as_chunks::<16>().0);
+    for i in 0..count / 16 {
+        append(out, interleave::<S>(std::array::from_fn(|k| u8x16::new(runs[k][i]))));
     }
+    for i in count / 16 * 16..count {
+        out.extend(planes.map(|plane| plane[i]));
+    }
+    out.extend_from_slice(tail);
 }
 
 /// Elements of any size.
 #[expect(clippy::arithmetic_side_effects, reason = "size is not 0, and the products are at most the length")]
-fn any(shuffled: &[u8], out: &mut [u8], size: usize) {
+fn any(shuffled: &[u8], out: &mut Vec<u8>, size: usize) {
     let count = shuffled.len() / size;
     let (body, tail) = shuffled.split_at(count * size);
-    let (out, out_tail) = out.split_at_mut(count * size);
-    out_tail.copy_from_slice(tail);
-    if count == 0 {
-        return;
-    }
+    let start = out.len();
+    out.resize(start + body.len(), 0);
+    let target = out.get_mut(start..).unwrap_or_default();
     // Runs of elements small enough for the cache, whole planes' worth of them.
     let run = (16_384 / size).max(64);
-    for (r, items) in out.chunks_mut(run.saturating_mul(size)).enumerate() {
+    for (r, items) in target.chunks_mut(run.saturating_mul(size)).enumerate() {
         for (k, plane) in body.chunks_exact(count).enumerate() {
             let plane = plane.get(r * run..).unwrap_or_default();
             for (byte, &value) in items.iter_mut().skip(k).step_by(size).zip(plane) {
@@ -86,76 +80,73 @@ fn any(shuffled: &[u8], out: &mut [u8], size: usize) {
             }
         }
     }
+    out.extend_from_slice(tail);
 }
 
-/// Undoes bit shuffle of elements of `size` bytes; `out` is as long as `shuffled`.
+/// Undoes bit shuffle of elements of `size` bytes, and appends the result to `out`.
 ///
 /// Blosc shuffles only blocks of a multiple of eight elements, and stores others as they are.
-#[expect(clippy::arithmetic_side_effects, reason = "size is not 0, and the products are at most the length")]
-pub(super) fn bit_unshuffle(shuffled: &[u8], out: &mut [u8], size: usize, planes: &mut Vec<u8>) {
+#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "size rows of 8 * width bytes, indices below width")]
+pub(super) fn bit_unshuffle(shuffled: &[u8], out: &mut Vec<u8>, size: usize) {
+    out.reserve(shuffled.len());
     let count = shuffled.len() / size.max(1);
     if size == 0 || !count.is_multiple_of(8) || count == 0 {
-        out.copy_from_slice(shuffled);
+        out.extend_from_slice(shuffled);
         return;
     }
-    planes.clear();
-    planes.resize(shuffled.len(), 0);
+    let width = count / 8;
     let (body, tail) = shuffled.split_at(count * size);
-    // First the bits of each byte come together, which gives the planes of a byte shuffle.
-    for (plane, bits) in planes.chunks_exact_mut(count).zip(body.chunks_exact(count)) {
-        gather_bits(bits, plane);
-    }
-    if let Some(end) = planes.get_mut(count * size..) {
-        end.copy_from_slice(tail);
-    }
-    unshuffle(planes, out, size);
-}
-
-/// Eight rows of bits, one after another in `bits`, become bytes: bit k of byte i is bit i of row k, low bits first.
-#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "rows of length / 8, indices below it")]
-fn gather_bits(bits: &[u8], plane: &mut [u8]) {
-    let width = bits.len() / 8;
-    let rows: [&[u8]; 8] = std::array::from_fn(|k| &bits[k * width..(k + 1) * width]);
-    let (groups, _) = plane.as_chunks_mut::<8>();
-    let (runs, rest) = groups.as_chunks_mut::<8>();
-    let done = runs.len() * 8;
-    for (r, run) in runs.iter_mut().enumerate() {
-        let mut words = [0u64; 8];
-        for (word, row) in words.iter_mut().zip(&rows) {
-            *word = row[r * 8..].first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
-        }
-        transpose_bytes(&mut words);
-        for (group, word) in run.iter_mut().zip(words) {
-            *group = transpose_bits(word).to_le_bytes();
-        }
-    }
-    for (g, group) in rest.iter_mut().enumerate() {
-        let column: [u8; 8] = std::array::from_fn(|k| rows[k][done + g]);
-        *group = transpose_bits(u64::from_le_bytes(column)).to_le_bytes();
-    }
-}
-
-/// Transposes a matrix of 8 by 8 bits, row k being byte k.
-fn transpose_bits(mut x: u64) -> u64 {
-    for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
-        let t = (x ^ (x >> shift)) & mask;
-        x ^= t ^ (t << shift);
-    }
-    x
-}
-
-/// Transposes a matrix of 8 by 8 bytes, row k being word k.
-#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "indices are below 8")]
-fn transpose_bytes(words: &mut [u64; 8]) {
-    let steps: [(usize, u32, u64); 3] =
-        [(1, 8, 0x00ff_00ff_00ff_00ff), (2, 16, 0x0000_ffff_0000_ffff), (4, 32, 0x0000_0000_ffff_ffff)];
-    for (distance, shift, mask) in steps {
-        for i in 0..8 {
-            if i & distance == 0 {
-                let t = ((words[i] >> shift) ^ words[i + distance]) & mask;
-                words[i] ^= t << shift;
-                words[i + distance] ^= t;
+    let done = match size {
+        1 => tiles::<1>(body, width, out),
+        2 => tiles::<2>(body, width, out),
+        4 => tiles::<4>(body, width, out),
+        8 => tiles::<8>(body, width, out),
+        16 => tiles::<16>(body, width, out),
+        _ => 0,
+    };
+    let start = out.len();
+    out.resize(start + (width - done) * 8 * size, 0);
+    let target = out.get_mut(start..).unwrap_or_default();
+    for (g, elements) in target.chunks_exact_mut(8 * size).enumerate() {
+        for (k, rows) in body.chunks_exact(count).enumerate() {
+            // Eight bits of byte k of eight elements.
+            let column: [u8; 8] = std::array::from_fn(|bit| rows[bit * width + done + g]);
+            let bytes = transpose_bits(u64x2::new([u64::from_le_bytes(column), 0])).to_array()[0].to_le_bytes();
+            for (element, byte) in elements.chunks_exact_mut(size).zip(bytes) {
+                element[k] = byte;
             }
         }
     }
+    out.extend_from_slice(tail);
+}
+
+/// Elements of S bytes, a power of two, 128 at a time, as many of them as there are; gives the eighth of their number. A row
+/// of `width` bytes holds one bit of all elements, and 8 rows after one another hold a byte, low bits first.
+#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "8 * S rows of width bytes, indices below width")]
+#[expect(clippy::needless_range_loop, reason = "one index into rows side by side")]
+fn tiles<const S: usize>(body: &[u8], width: usize, out: &mut Vec<u8>) -> usize {
+    let rows: [[&[[u8; 16]]; 8]; S] =
+        std::array::from_fn(|k| std::array::from_fn(|bit| body[(8 * k + bit) * width..][..width].as_chunks().0));
+    for i in 0..width / 16 {
+        // Interleaved rows have the eight bytes of eight elements' bits side by side.
+        let planes: [[u8x16; 8]; S] = std::array::from_fn(|k| {
+            let columns = interleave::<8>(std::array::from_fn(|bit| u8x16::new(rows[k][bit][i])));
+            columns.map(|pair| bytemuck::cast(transpose_bits(bytemuck::cast(pair))))
+        });
+        for j in 0..8 {
+            append(out, interleave::<S>(std::array::from_fn(|k| planes[k][j])));
+        }
+    }
+    width / 16 * 16
+}
+
+/// Transposes two matrices of 8 by 8 bits, row k being byte k.
+#[inline(always)]
+#[expect(clippy::arithmetic_side_effects, reason = "operations on bits, shifts below 64")]
+fn transpose_bits(mut x: u64x2) -> u64x2 {
+    for (shift, mask) in [(7u64, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
+        let t = (x ^ (x >> shift)) & u64x2::splat(mask);
+        x = x ^ t ^ (t << shift);
+    }
+    x
 }

@@ -5,12 +5,15 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::{Length, grow};
+use super::{Length, grow, streams};
 use crate::error::{Error, Result};
-use liblzma::stream::{Action, CONCATENATED, Error as LzmaError, Filters, LzmaOptions, Status, Stream};
+use liblzma::stream::{Action, Error as LzmaError, Filters, LzmaOptions, Status, Stream};
 
 /// Memory for a decoder beyond its result: the dictionary of the highest preset is 64 MiB.
 const MEMORY: u64 = 80 << 20;
+
+/// With which an xz stream begins.
+const MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 /// Which variant of LZMA, as the metadata tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,20 +48,29 @@ pub enum Filter {
 
 impl Lzma {
     pub(super) fn decode(&self, encoded: &[u8], length: Length) -> Result<Vec<u8>> {
+        streams(encoded, length, "lzma", |encoded, out| self.stream(encoded, out, length))
+    }
+
+    /// Decodes one stream and gives what follows it.
+    fn stream<'a>(&self, encoded: &'a [u8], out: &mut Vec<u8>, length: Length) -> Result<&'a [u8]> {
         let mut stream = match self {
             Self::Container => {
                 let memory = u64::try_from(length.bound()).unwrap_or(u64::MAX).saturating_add(MEMORY);
-                Stream::new_auto_decoder(memory, CONCATENATED)
+                Stream::new_auto_decoder(memory, 0)
             }
             Self::Raw(filters) => Stream::new_raw_decoder(&raw(filters, length)?),
         }
         .map_err(failed)?;
-        let mut out = Vec::new();
         let mut rest = encoded;
+        if *self == Self::Container {
+            // xz streams may have zeros between them.
+            let padding = encoded.iter().take_while(|&&b| b == 0).count();
+            rest = encoded.get(padding..).filter(|rest| rest.starts_with(MAGIC)).unwrap_or(encoded);
+        }
         loop {
-            grow(&mut out, length)?;
+            grow(out, length)?;
             let (used, before) = (stream.total_in(), out.len());
-            let status = stream.process_vec(rest, &mut out, Action::Finish).map_err(failed)?;
+            let status = stream.process_vec(rest, out, Action::Finish).map_err(failed)?;
             if out.len() > length.bound() {
                 return Err(length.longer("lzma"));
             }
@@ -68,17 +80,12 @@ impl Lzma {
             // LZMA1 without container need not mark its end: then the end of the input is the end.
             let unmarked = matches!(self, Self::Raw(_)) && rest.is_empty() && idle && length == Length::Exact(out.len());
             if status == Status::StreamEnd || unmarked {
-                break;
+                return Ok(rest);
             }
             if idle {
                 return Err(Error::corrupt(format!("lzma: the stream breaks off after {} bytes", encoded.len())));
             }
         }
-        if !rest.is_empty() {
-            return Err(Error::corrupt(format!("lzma: {} bytes after the end of the stream", rest.len())));
-        }
-        length.check("lzma", out.len())?;
-        Ok(out)
     }
 }
 

@@ -6,30 +6,36 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+use crate::codec::repeat::{literals, repeat};
+
 /// Distance from which a match has 16 more bits.
 const FAR: usize = 8191;
 
-struct Input<'a>(std::slice::Iter<'a, u8>);
+struct Input<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
 
 impl Input<'_> {
+    #[inline(always)]
     fn byte(&mut self) -> Option<usize> {
-        self.0.next().copied().map(usize::from)
+        let byte = *self.bytes.get(self.at)?;
+        self.at = self.at.checked_add(1)?;
+        Some(usize::from(byte))
     }
 }
 
 /// Decodes `stream` into `out`, which it must fill; `None` when it does not.
 pub(super) fn into(stream: &[u8], out: &mut [u8]) -> Option<()> {
-    let mut input = Input(stream.iter());
+    let mut input = Input { bytes: stream, at: 0 };
     let mut at = 0usize;
     let mut control = input.byte()? & 31;
     loop {
         if control < 32 {
             let count = control.checked_add(1)?;
-            let (literals, rest) = input.0.as_slice().split_at_checked(count)?;
-            let end = at.checked_add(count)?;
-            out.get_mut(at..end)?.copy_from_slice(literals);
-            input = Input(rest.iter());
-            at = end;
+            literals(stream, input.at, out, at, count)?;
+            input.at = input.at.checked_add(count)?;
+            at = at.checked_add(count)?;
         } else {
             let mut count = (control >> 5).checked_add(2)?;
             if control >> 5 == 7 {
@@ -43,7 +49,7 @@ pub(super) fn into(stream: &[u8], out: &mut [u8]) -> Option<()> {
             }
             let (high, low) = ((control & 31) << 8, input.byte()?);
             let distance = if high | low == FAR { ((input.byte()? << 8) | input.byte()?).checked_add(FAR)? } else { high | low };
-            copy(out, at, distance.checked_add(1)?, count)?;
+            repeat(out, at, distance.checked_add(1)?, count)?;
             at = at.checked_add(count)?;
         }
         match input.byte() {
@@ -52,24 +58,4 @@ pub(super) fn into(stream: &[u8], out: &mut [u8]) -> Option<()> {
         }
     }
     (at == out.len()).then_some(())
-}
-
-/// Repeats what stands `distance` bytes before `at`, `count` bytes of it; source and target may overlap.
-fn copy(out: &mut [u8], at: usize, distance: usize, count: usize) -> Option<()> {
-    let from = at.checked_sub(distance)?;
-    let end = at.checked_add(count)?;
-    let window = out.get_mut(from..end)?;
-    if distance == 1 {
-        let (first, rest) = window.split_first_mut()?;
-        rest.fill(*first);
-        return Some(());
-    }
-    // The copied part doubles with each step: each step reads only what stands already.
-    let mut have = distance;
-    while have < window.len() {
-        let step = have.min(window.len().checked_sub(have)?);
-        window.copy_within(..step, have);
-        have = have.checked_add(step)?;
-    }
-    Some(())
 }
