@@ -75,11 +75,11 @@ fn bare(encoded: &[u8], length: usize) -> Result<Vec<u8>> {
 
 /// One block that fills `out`.
 fn fill(encoded: &[u8], out: &mut [u8]) -> Result<()> {
-    let n = block::decode(encoded, out, 0).map_err(failed)?;
+    let n = lz4_flex::block::decompress_into(encoded, out).map_err(|e| failed(&e.to_string()))?;
     Length::Exact(out.len()).check("lz4", n)
 }
 
-/// Undoes one block straight into `out`, which it must fill.
+/// Undoes one block of shuffled bytes straight into `out`, which it must fill.
 pub(super) fn into(encoded: &[u8], out: &mut [u8]) -> Option<()> {
     (block::decode(encoded, out, 0) == Ok(out.len())).then_some(())
 }

@@ -1,7 +1,7 @@
 //! LZ4 blocks ([format](https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md)).
 //!
-//! A block is sequences of a token, literals and a match; the last sequence has no match. Our own decoder rather than
-//! lz4_flex's, which takes twice the time on shuffled data, where most matches overlap themselves.
+//! A block is sequences of a token, literals and a match; the last sequence has no match. Our own decoder where
+//! lz4_flex's takes twice the time: for shuffled data, most of whose matches overlap themselves, and for linked frames.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
