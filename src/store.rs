@@ -1,6 +1,6 @@
 //! Where bytes come from: named objects in a hierarchy of directories, read by range at a pinned version.
 //!
-//! A store answers with bytes, with [`Kind::NotFound`](crate::error::Kind::NotFound) when it positively knows that a name is
+//! A store answers with bytes, with [`Kind::NotFound`] when it positively knows that a name is
 //! absent, or with an error; it never shortens a read or a listing. All calls block, and may come from many threads.
 
 pub mod dir;
