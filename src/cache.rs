@@ -186,10 +186,18 @@ impl Cache {
 /// A number of bytes that those who decode at the same time share. Taken before anything is allocated.
 ///
 /// Who wants more than there is waits until nobody else holds any, and then has it all: a large chunk is slow, never refused.
+/// Shares are given in the order of asking, so that small ones cannot keep a large one waiting for ever.
 pub struct Budget {
-    used: Mutex<u64>,
+    used: Mutex<Used>,
     freed: Condvar,
     limit: u64,
+}
+
+#[derive(Default)]
+struct Used {
+    bytes: u64,
+    asked: u64,
+    given: u64,
 }
 
 /// A part of a [`Budget`], given back when dropped.
@@ -201,16 +209,21 @@ pub struct Share<'a> {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: u64) -> Self {
-        Self { used: Mutex::new(0), freed: Condvar::new(), limit }
+        Self { used: Mutex::default(), freed: Condvar::new(), limit }
     }
 
     /// Waits for `bytes` and takes them.
     pub fn take(&self, bytes: u64) -> Share<'_> {
         let mut used = self.used.lock();
-        while *used > 0 && used.saturating_add(bytes) > self.limit {
+        let turn = used.asked;
+        used.asked = turn.wrapping_add(1);
+        while used.given != turn || (used.bytes > 0 && used.bytes.saturating_add(bytes) > self.limit) {
             self.freed.wait(&mut used);
         }
-        *used = used.saturating_add(bytes);
+        used.bytes = used.bytes.saturating_add(bytes);
+        used.given = turn.wrapping_add(1);
+        drop(used);
+        self.freed.notify_all();
         Share { budget: self, bytes }
     }
 }
@@ -218,7 +231,7 @@ impl Budget {
 impl Drop for Share<'_> {
     fn drop(&mut self) {
         let mut used = self.budget.used.lock();
-        *used = used.saturating_sub(self.bytes);
+        used.bytes = used.bytes.saturating_sub(self.bytes);
         drop(used);
         self.budget.freed.notify_all();
     }
@@ -299,6 +312,31 @@ mod tests {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get(2, None, || panic!("decoder"))));
         assert!(result.is_err());
         assert_eq!(cache.get(2, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
+    }
+
+    #[test]
+    fn small_shares_do_not_keep_a_large_one_waiting() {
+        let budget = Budget::new(10);
+        let (turns, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            // Two that always overlap, so that the budget is never free.
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut held = budget.take(1);
+                    while done.load(Ordering::SeqCst) == 0 && turns.fetch_add(1, Ordering::SeqCst) < 500 {
+                        std::thread::sleep(Duration::from_millis(2));
+                        drop(held);
+                        held = budget.take(1);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                drop(budget.take(100));
+                done.store(1, Ordering::SeqCst);
+            });
+        });
+        assert!(turns.load(Ordering::SeqCst) < 500, "the large share waited until the small ones ended");
     }
 
     #[test]

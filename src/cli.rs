@@ -3,6 +3,7 @@
 use crate::array::Format;
 use crate::view::Flavour;
 use clap::{Parser, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use std::time::Duration;
 pub struct Cli {
     /// A directory, a zip archive, or a `file://` URL with a netCDF fragment (`#mode=nczarr,zip`)
     #[arg(required_unless_present = "unmount")]
-    pub source: Option<String>,
+    pub source: Option<OsString>,
 
     /// Where to mount; made if it is absent, and then removed again
     #[arg(required_unless_present = "unmount")]

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::store::ObjectKind;
-use crate::vfs::{Attr, Vfs};
+use crate::vfs::{Attr, Pages, Vfs};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 /// Prefix of the extended attributes.
@@ -35,16 +36,21 @@ struct Adaptor {
     size: u64,
 }
 
-/// Mounts `vfs` at `mountpoint` and begins to serve it with `threads` threads; returns when the kernel has agreed.
+/// Mounts `vfs` at `mountpoint` and begins to serve it with `threads` threads; returns when the kernel has agreed. The thread that
+/// is returned ends with the mount.
 ///
 /// # Errors
 /// [`Kind::Mount`] with the kernel's reason.
-pub fn mount(vfs: Arc<Vfs>, mountpoint: &Path, allow_other: bool, threads: usize, size: u64) -> Result<fuser::BackgroundSession> {
+pub fn mount(
+    vfs: Arc<Vfs>,
+    mountpoint: &Path,
+    allow_other: bool,
+    threads: usize,
+    size: u64,
+) -> Result<JoinHandle<io::Result<()>>> {
     let mut config = Config::default();
-    // Commas separate mount options, also where the name is one.
-    let name = vfs.options().name.replace(',', "%2C");
     config.mount_options = vec![
-        MountOption::FSName(name),
+        MountOption::FSName(fs_name(&vfs.options().name)),
         // As the kernel spells it: fuser forgets `Subtype` when it mounts without a helper.
         MountOption::CUSTOM("subtype=chunkmount".into()),
         MountOption::RO,
@@ -57,9 +63,28 @@ pub fn mount(vfs: Arc<Vfs>, mountpoint: &Path, allow_other: bool, threads: usize
     config.n_threads = Some(threads);
     let ttl = vfs.options().refresh.unwrap_or(Duration::MAX);
     let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let failed = |e: io::Error| Error::new(Kind::Mount, format!("cannot be mounted on: {e}")).about(mountpoint.display());
+    let failed = |e: io::Error| {
+        // The helper's words end in a newline, and the system's do not name the device.
+        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").err();
+        let reason = device.map_or_else(|| e.to_string(), |e| format!("/dev/fuse: {e}"));
+        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
+    };
     let session = Session::new(Adaptor { vfs, ttl, user, size }, mountpoint, &config).map_err(failed)?;
-    session.spawn().map_err(failed)
+    let mut session = session.spawn().map_err(failed)?;
+    let end = std::mem::replace(&mut session.guard, std::thread::spawn(|| Ok(())));
+    // Dropped, it would unmount once more by path after the end, and so take away what is mounted there by then: the file system
+    // that was covered, or somebody's next mount. Whoever ends this mount detaches it.
+    std::mem::forget(session);
+    Ok(end)
+}
+
+/// The source's name as a mount option. As root it goes to the kernel as it is; `fusermount3` takes it from a list, in which
+/// commas separate and backslashes quote. (fuser calls the helper when it lacks the capability to mount.)
+fn fs_name(name: &str) -> String {
+    use rustix::thread::CapabilitySet;
+    let may_mount = rustix::thread::capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_ADMIN));
+    if may_mount { name.into() } else { name.replace('\\', "\\\\").replace(',', "\\,") }
 }
 
 impl Adaptor {
@@ -145,7 +170,11 @@ impl Filesystem for Adaptor {
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.run(|vfs| vfs.open(inode.0)) {
             Ok(open) => {
-                let cache = if open.keep_cache { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::FOPEN_DIRECT_IO };
+                let cache = match open.pages {
+                    Pages::Right => FopenFlags::FOPEN_KEEP_CACHE,
+                    Pages::Drop => FopenFlags::empty(),
+                    Pages::None => FopenFlags::FOPEN_DIRECT_IO,
+                };
                 reply.opened(FileHandle(open.handle), cache | FopenFlags::FOPEN_NOFLUSH);
             }
             Err(e) => reply.error(e),

@@ -67,9 +67,12 @@ fn background() -> Result<()> {
     if report == READY {
         return Ok(());
     }
-    // It has told the reason itself.
     let status = child.wait().map_err(failed)?;
-    std::process::exit(status.code().unwrap_or(1));
+    match status.code() {
+        // It has told the reason itself.
+        Some(code) => std::process::exit(code),
+        None => Err(Error::new(Kind::Bug, format!("the background process ended before it was mounted: {status}"))),
+    }
 }
 
 /// Mounts and serves until the mount ends.
@@ -98,9 +101,8 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     }
     let session = fuse::mount(vfs, &mountpoint.path, cli.allow_other, threads(cli), size)?;
     let tell_end = tell.clone();
-    let guard = session.guard;
     std::thread::spawn(move || {
-        let ended = guard.join().map_err(|_| Error::new(Kind::Bug, "the kernel session panicked"));
+        let ended = session.join().map_err(|_| Error::new(Kind::Bug, "the kernel session panicked"));
         let ended = ended.and_then(|r| r.map_err(|e| Error::new(Kind::Mount, format!("the kernel session ended: {e}"))));
         let _ = tell_end.send(Event::Ended(ended));
     });
@@ -241,7 +243,8 @@ fn log_to(cli: &Cli) -> Result<()> {
     });
     if let Some(path) = &cli.log_file {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        builder.target(env_logger::Target::Pipe(Box::new(file.map_err(|e| Error::from(e).about(path.display()))?)));
+        let file = file.map_err(|e| Error::usage(format!("the log cannot be written there: {e}")).about(path.display()))?;
+        builder.target(env_logger::Target::Pipe(Box::new(file)));
     }
     builder.try_init().map_err(|e| Error::new(Kind::Bug, e.to_string()))
 }

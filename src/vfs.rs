@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use control::DIRECTORY as CONTROL_DIRECTORY;
+pub use file::{Opened, Pages};
 pub use inode::ROOT;
 
 /// What the user chose for the file system.
@@ -107,8 +108,8 @@ struct Document {
 struct Place {
     chunks: Arc<Chunks>,
     path: Arc<[u64]>,
-    /// The version this inode stands for, where the inode itself carries it (`--refresh`).
-    pin: Option<Version>,
+    /// What this inode stands for, where the inode itself carries it: with `--refresh`, and where the version decides the size.
+    pin: Option<Meta>,
 }
 
 impl Place {
@@ -332,7 +333,13 @@ impl Vfs {
         }
         let new = self.tree.open(key, format)?;
         let tag = digest(&new.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string));
-        self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new))))
+        let Some((inode, Thing::Directory(old))) = self.table.find(&(parent, name.into(), tag)) else {
+            return self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new))));
+        };
+        // What its documents tell of the directories below may have changed all the same (consolidated metadata).
+        let dir = Thing::Directory(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
+        self.table.replace(inode, dir.clone());
+        self.describe(inode, &dir)
     }
 
     fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path) -> Result<Attr> {
@@ -341,12 +348,12 @@ impl Vfs {
             names::Path::Chunk(path) => (path, true),
         };
         let mut place = Place { chunks: chunks.clone(), path: path.into(), pin: None };
-        if is_chunk && self.options.refresh.is_some() {
-            place.pin = self.chunk_meta(&place)?.map(|m| m.version);
+        if is_chunk && (self.options.refresh.is_some() || chunks.array.chunk_bytes().is_none()) {
+            place.pin = self.chunk_meta(&place)?;
         } else if let Some(inode) = chunks.places.pack(chunks.slot, &place.path) {
             return self.describe(inode, &Thing::Place(place));
         }
-        let tag = self.tag(|| digest(&place.pin));
+        let tag = self.tag(|| digest(&place.pin.as_ref().map(|meta| &meta.version)));
         self.enter(parent, name, tag, || Ok(Thing::Place(place)))
     }
 

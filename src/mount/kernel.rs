@@ -83,7 +83,7 @@ fn unmount(path: &Path, flags: UnmountFlags, helper: &[&str]) -> Result<()> {
         return Err(Error::new(Kind::Mount, format!("cannot be unmounted: {direct}")).about(path.display()));
     }
     let mut missing = None;
-    for program in ["fusermount3", "fusermount"] {
+    for program in ["fusermount3", "/bin/fusermount3", "fusermount"] {
         match Command::new(program).args(helper).arg("--").arg(path).stdin(Stdio::null()).output() {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => {

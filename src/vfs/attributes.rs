@@ -26,7 +26,10 @@ impl Vfs {
             }
             Thing::File(shown) => file(shown.meta.size, shown.meta.modified),
             Thing::Place(place) if place.is_chunk() => {
-                let meta = self.chunk_meta(place)?;
+                let meta = match &place.pin {
+                    Some(meta) => Some(meta.clone()),
+                    None => self.chunk_meta(place)?,
+                };
                 let modified = meta.as_ref().map_or(place.chunks.modified, |m| m.modified);
                 file(self.chunk_size(inode, place, meta)?, modified)
             }

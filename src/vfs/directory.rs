@@ -6,8 +6,9 @@ use crate::store::{Listing, ObjectKind};
 use crate::view::names;
 use std::sync::Arc;
 
-/// Longest listing of a whole grid (`--fill-missing`); the kernel's offsets hold more, but no tool ends on it.
-const GRID_ENTRIES: u128 = 1 << 40;
+/// Longest listing of a whole grid (`--fill-missing`): `ls` keeps some 200 bytes for each name, and a listing takes a second for
+/// each million. Chunks of a larger grid open by name all the same.
+const GRID_ENTRIES: u128 = 1 << 24;
 
 /// Inode number of an entry that has none yet, as libfuse does; tools that care ask with `stat`.
 const UNKNOWN: u64 = u32::MAX as u64;
@@ -128,8 +129,9 @@ impl Vfs {
             let shown = if array.separator == b'/' { rest.get(..1).unwrap_or_default() } else { rest };
             let count = shown.iter().try_fold(1u128, |n, &g| n.checked_mul(u128::from(g))).unwrap_or(u128::MAX);
             let count = u64::try_from(count).ok().filter(|c| u128::from(*c) <= GRID_ENTRIES);
-            let count =
-                count.ok_or_else(|| Error::too_big("a grid of so many chunks cannot be listed whole").about(&chunks.key))?;
+            let count = count.ok_or_else(|| {
+                Error::too_big(format!("a grid of more than {GRID_ENTRIES} chunks is not listed whole")).about(&chunks.key)
+            })?;
             names.grid = Some((chunks.clone(), prefix.to_vec(), count));
             return Ok(());
         }
@@ -203,6 +205,7 @@ impl Names {
 
 fn packed(chunks: &Chunks, prefix: &[u64], name: &[u8]) -> Option<u64> {
     match names::parse(&chunks.array, prefix, name)? {
+        names::Path::Chunk(_) if chunks.array.chunk_bytes().is_none() => None,
         names::Path::Chunk(path) | names::Path::Prefix(path) => chunks.places.pack(chunks.slot, &path),
     }
 }

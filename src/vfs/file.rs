@@ -5,7 +5,7 @@ use crate::cache::Block;
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::limits;
-use crate::store::{Range, Version};
+use crate::store::{Key, Range, Version};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,8 +70,19 @@ impl Pin {
 pub struct Opened {
     /// The handle to read and release with.
     pub handle: u64,
-    /// Whether pages that the kernel has of this inode are still right; live content has none.
-    pub keep_cache: bool,
+    /// What becomes of the kernel's pages of this inode.
+    pub pages: Pages,
+}
+
+/// What becomes of the pages that the kernel has of an inode when its file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// They are still right.
+    Right,
+    /// They may be of another version: the inode is pinned only now. A forget that comes late can have undone an earlier pin.
+    Drop,
+    /// Live content, of which no page is kept.
+    None,
 }
 
 impl Vfs {
@@ -80,7 +91,7 @@ impl Vfs {
     /// # Errors
     /// What makes its content impossible, where that is known without reading it.
     pub fn open(&self, inode: u64) -> Result<Opened> {
-        let mut keep_cache = true;
+        let mut pages = Pages::Right;
         let open = match self.thing(inode)? {
             Thing::Document(document) => Open::Bytes(document.content.clone()?),
             Thing::File(file) => match &file.broken {
@@ -88,7 +99,9 @@ impl Vfs {
                     return Err(Error::new(e.kind(), format!("lies in a directory that cannot be read: {e}")).about(&file.key));
                 }
                 None => {
-                    if !file.meta.seekable {
+                    if file.meta.seekable {
+                        self.probe(&file.key, &file.meta.version)?;
+                    } else {
                         self.whole(inode, &file)?;
                     }
                     Open::File(inode, file)
@@ -100,15 +113,18 @@ impl Vfs {
                     self.unpin(inode);
                     return Err(e);
                 }
+                if !verified {
+                    pages = Pages::Drop;
+                }
                 Open::Chunk(inode, place, pin)
             }
             Thing::Statistics => {
-                keep_cache = false;
+                pages = Pages::None;
                 Open::Bytes(Arc::new(self.statistics()))
             }
             _ => return Err(Error::usage("a directory")),
         };
-        Ok(Opened { handle: self.files.add(open), keep_cache })
+        Ok(Opened { handle: self.files.add(open), pages })
     }
 
     /// The version that `inode` stands for, and whether its content was decoded once; the present version where nobody opened
@@ -118,8 +134,9 @@ impl Vfs {
         if let Some(held) = held {
             return Ok(held);
         }
-        let version = match self.options.refresh {
-            Some(_) => place.pin.clone(),
+        let version = match &place.pin {
+            Some(meta) => Some(meta.version.clone()),
+            None if self.options.refresh.is_some() => None,
             None => self.chunk_meta(place)?.map(|m| m.version),
         };
         Ok(self.pins.lock().entry(inode).or_insert(Pin { version, opens: 0, verified: false }).open())
@@ -142,14 +159,18 @@ impl Vfs {
             if let Some(pin) = self.pins.lock().get_mut(&inode) {
                 pin.verified = true;
             }
-        } else if pin.is_some() && !self.cache.contains(inode, pin) {
-            let key = place.key()?;
-            let now = self.store().head(&key).map_err(vanished)?;
-            if Some(&now.version) != pin {
-                return Err(Error::new(Kind::Changed, "has changed since it was first opened").about(key));
-            }
+        } else if let Some(pin) = pin
+            && !self.cache.contains(inode, Some(pin))
+        {
+            self.probe(&place.key()?, pin)?;
         }
         Ok(())
+    }
+
+    /// Makes sure that an object can be read at `version`, by reading a byte of it: only that asks the archive behind an entry.
+    fn probe(&self, key: &Key, version: &Version) -> Result<()> {
+        let range = Range::Part { offset: 0, length: 1 };
+        self.store().get(key, range, Some(version), 1, &mut Vec::new()).map_err(vanished).map(drop)
     }
 
     /// Closes a file.
@@ -171,7 +192,10 @@ impl Vfs {
             Open::File(_, file) if file.meta.seekable => {
                 let mut bytes = Vec::new();
                 let range = Range::Part { offset, length: u64::from(length) };
-                let meta = self.store().get(&file.key, range, Some(&file.meta.version), u64::from(length), &mut bytes)?;
+                let meta = self
+                    .store()
+                    .get(&file.key, range, Some(&file.meta.version), u64::from(length), &mut bytes)
+                    .map_err(vanished)?;
                 let expected = Range::Part { offset, length: u64::from(length) }.within(meta.size);
                 if bytes.len() as u64 != expected.1 - expected.0 {
                     return Err(Error::new(Kind::Unavailable, "the store gave fewer bytes than it holds").about(&file.key));

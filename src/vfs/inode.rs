@@ -138,6 +138,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Table<K, V> {
         self.state.lock().entries.get(&inode).map(|e| e.value.clone())
     }
 
+    /// Puts `value` in the place of what has the number `inode`.
+    pub fn replace(&self, inode: u64, value: V) {
+        if let Some(entry) = self.state.lock().entries.get_mut(&inode) {
+            entry.value = value;
+        }
+    }
+
     /// The kernel gives back `count` lookups of `inode`.
     pub fn forget(&self, inode: u64, count: u64) {
         let mut state = self.state.lock();

@@ -179,3 +179,88 @@ def test_an_archive_that_is_replaced_under_its_mount(corpus, mount, room):
         part = truth[tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, shown.chunks))]
         assert (got[tuple(slice(0, n) for n in part.shape)] == part).all()
     assert want
+
+
+def test_a_replaced_archive_fails_when_a_file_is_opened(pair, mount, room):
+    """Not only when it is read: numpy.fromfile takes no notice of that. Chunks, documents' neighbours and stored entries alike."""
+    import zipfile
+
+    def archive(path, root, **options):
+        with zipfile.ZipFile(path, "w", **options) as out:
+            for name in ("0.0.0", "1.0.0", "2.0.0", "3.0.0", ".zarray"):
+                out.write(root / "a" / name, f"a/{name}")
+            out.writestr("a/notes", "text " * 1000)
+            out.writestr("b", "x")
+
+    archive(room / "s.zip", pair[0])
+    view = mount(room / "s.zip", "--cache-size", "1M")
+    assert one_value((view / "a" / "0.0.0").read_bytes()) == 1111
+    (view / "a" / "1.0.0").read_bytes()  # the cache holds one block
+    assert (view / "a" / "notes").exists()
+    archive(room / "new.zip", pair[1])
+    os.rename(room / "new.zip", room / "s.zip")
+    for name in ("0.0.0", "2.0.0", "notes"):
+        with pytest.raises(OSError) as gone:
+            os.close(os.open(view / "a" / name, os.O_RDONLY))
+        assert gone.value.errno == errno.ESTALE, name
+
+
+def test_a_changed_file_of_no_format_fails_when_it_is_opened(pair, mount):
+    note = pair[0] / "note"
+    note.write_bytes(b"old" * 1000)
+    view = mount(pair[0])
+    assert (view / "note").stat().st_size == 3000
+    note.write_bytes(b"newer" * 1000)
+    with pytest.raises(OSError) as gone:
+        os.close(os.open(view / "note", os.O_RDONLY))
+    assert gone.value.errno == errno.ESTALE
+
+
+def test_an_open_chunk_that_is_deleted_keeps_its_attributes(pair, mount):
+    view = mount(pair[0], "--refresh", "0.2")
+    with open(view / "a" / "0.0.0", "rb") as file:
+        before = os.fstat(file.fileno())
+        (pair[0] / "a" / "0.0.0").unlink()
+        time.sleep(0.5)
+        after = os.fstat(file.fileno())
+        assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+        assert one_value(file.read()) == 1111
+    with pytest.raises(FileNotFoundError):
+        os.stat(view / "a" / "0.0.0")
+
+
+def test_consolidated_metadata_below_the_root_follows_its_arrays(pair, mount):
+    import json
+
+    group = pair[0] / "g"
+    group.mkdir()
+    (pair[0] / "a").rename(group / "a")
+    (group / ".zgroup").write_text('{"zarr_format": 2}')
+    array = json.loads((group / "a" / ".zarray").read_text())
+    listed = {"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}, "a/.zarray": array}}
+    (group / ".zmetadata").write_text(json.dumps(listed))
+    view = mount(pair[0], "--refresh", "0.2")
+    shape = lambda: json.loads((view / "g" / ".zmetadata").read_text())["metadata"]["a/.zarray"]["shape"]
+    assert shape() == list(SHAPE)
+    (group / "a" / ".zarray").write_text(json.dumps(array | {"shape": [80, 1024, 64]}))
+    wait_for(lambda: shape() == [80, 1024, 64], 5, "the consolidated metadata follows")
+
+
+def test_a_chunk_that_stays_encoded_is_never_cut(mount, room):
+    """Its size is the source's: what was told at the first look must not cut a longer one."""
+    import json
+
+    array = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|O", "compressor": None, "order": "C", "fill_value": None,
+             "filters": [{"id": "vlen-utf8"}]}  # fmt: skip
+    (room / "s").mkdir()
+    (room / "s" / ".zarray").write_text(json.dumps(array))
+    text = lambda *words: len(words).to_bytes(4, "little") + b"".join(len(w).to_bytes(4, "little") + w for w in words)
+    (room / "s" / "0").write_bytes(text(b"a", b"b"))
+    view = mount(room / "s")
+    assert (view / "0").stat().st_size == len(text(b"a", b"b"))
+    longer = text(b"a" * 100, b"b" * 100)
+    (room / "s" / "0").write_bytes(longer)
+    try:
+        assert (view / "0").read_bytes() == longer
+    except OSError as error:
+        assert error.errno == errno.ESTALE

@@ -365,3 +365,64 @@ def test_a_link_out_of_the_source_is_followed_only_on_request(corpus, mount, roo
     for record in corpus.records["n5/rust.n5"]:
         if record.has_values:
             assert not check_array(record, opened / "linked" / record.array)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a tmpfs")
+@pytest.mark.parametrize("how", ["umount", "signal"])
+def test_what_was_mounted_below_stays(how, corpus, mount, room):
+    """The end of a mount must not take the one that it covered with it."""
+    where = room / "both"
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "below", where], check=True)
+    upper = mount(corpus.path(STORE), where=where)
+    if how == "umount":
+        subprocess.run(["umount", where], check=True)
+    else:
+        upper.signal(signal.SIGTERM)
+    assert upper.process.wait(10) == 0
+    assert mounted(where)[:2] == ("tmpfs", "below")
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "a\\b", "a\\,b", "ü→", "-a", "a%2Cb"])
+@pytest.mark.parametrize("who", ["root", "ordinary"])
+def test_the_table_names_the_source(name, who, corpus, room, ordinary_user):
+    """`df` shows the source as it is called, mounted directly or by fusermount3."""
+    source, where = room / name, ordinary_user.home / f"at {name}"
+    shutil.copytree(corpus.path("n5/rust.n5"), source)
+    prefix = ordinary_user.prefix if who == "ordinary" else ()
+    run = chunkmount(source, where, prefix=prefix)
+    try:
+        assert run.returncode == 0, run.stderr
+        kind, shown, _ = mounted(where)
+        for code, char in (("\\040", " "), ("\\134", "\\")):
+            shown = shown.replace(code, char)
+        assert (kind, shown) == ("fuse.chunkmount", str(source))
+        assert chunkmount("-u", where, prefix=prefix).returncode == 0
+    finally:
+        detach(where)
+
+
+def test_a_source_whose_name_is_no_text(corpus, room):
+    source = os.fsencode(room) + b"/a\xff"
+    shutil.copytree(os.fsencode(corpus.path("n5/rust.n5")), source)
+    run = subprocess.run([os.fsencode(binary()), source, os.fsencode(room / "mnt")], capture_output=True, timeout=30)
+    try:
+        assert run.returncode == 0, run.stderr
+        check_store(corpus, "n5/rust.n5", room / "mnt")
+    finally:
+        chunkmount("-u", room / "mnt")
+        detach(room / "mnt")
+
+
+def test_what_the_helper_refuses_is_one_line(corpus, room, ordinary_user):
+    if os.getuid() != 0:
+        pytest.skip("needs a directory of somebody else")
+    shutil.copytree(corpus.path("n5/rust.n5"), room / "source")
+    (room / "closed").mkdir()
+    refused(chunkmount(room / "source", room / "closed", prefix=ordinary_user.prefix), MOUNT_FAILED, "closed")
+    os.chmod("/dev/fuse", 0o600)
+    refused(chunkmount(room / "source", ordinary_user.home / "mnt", prefix=ordinary_user.prefix), MOUNT_FAILED, "/dev/fuse")
+
+
+def test_a_log_that_cannot_be_written(corpus, room):
+    refused(chunkmount(corpus.path(STORE), room / "mnt", "--log-file", room / "no" / "log"), USAGE, "log")
