@@ -143,7 +143,12 @@ pub(super) fn delta(bytes: &[u8], decoded: Number, encoded: Number, length: Leng
         let next = round(encoded.to_f64(bits), size);
         // A sum of two numbers in double, rounded to a type of less than half its digits, is rounded right. The first
         // element is no sum: it keeps the sign of zero.
-        let now = sum.map_or(next, |sum: f64| round(sum + next, size));
+        // A sum that is no number stays what it is: which of two such operands an addition gives back is up to the compiler.
+        let now = match sum {
+            None => next,
+            Some(sum) if f64::is_nan(sum) => sum,
+            Some(sum) => round(sum + next, size),
+        };
         sum = Some(now);
         decoded.bits_of(now)
     })
