@@ -102,12 +102,16 @@ pub fn consolidated_zarr2(listed: &Value, nodes: &[(String, Result<Node>)]) -> V
     render(&Value::Object(document), NonFinite::Token)
 }
 
-/// The root's `zarr.json` with the metadata of `nodes`; without it where some cannot be shown, so that readers ask for each.
+/// The root's `zarr.json` with the metadata of `nodes`, by path; the root itself, with its empty path, is not listed again.
+///
+/// Where some node cannot be shown there is no consolidated metadata at all: to zarr-python a node that it does not list is
+/// absent, but one that is looked for itself tells why it fails.
 ///
 /// # Errors
 /// As [`zarr3::document`].
 pub fn consolidated_zarr3(root: &Node, nodes: &[(String, Result<Node>)]) -> Result<Vec<u8>> {
-    let whole = nodes.iter().map(|(path, node)| Some((path.as_str(), node.as_ref().ok()?))).collect::<Option<Vec<_>>>();
+    let below = nodes.iter().filter(|(path, _)| !path.is_empty());
+    let whole = below.map(|(path, node)| Some((path.as_str(), node.as_ref().ok()?))).collect::<Option<Vec<_>>>();
     let consolidated = whole.and_then(|nodes| zarr3::consolidated(root, nodes).ok().flatten());
     match consolidated {
         Some(document) => Ok(document),

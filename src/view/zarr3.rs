@@ -24,15 +24,13 @@ pub fn document(node: &Node) -> Result<Option<Vec<u8>>> {
 
 /// `zarr.json` of a group with the documents of the nodes below it inside; the path of each, and the node.
 ///
-/// Nodes whose document cannot be rendered are left out, so that readers ask for them and learn the reason.
-///
 /// # Errors
-/// As [`document`], for the group itself.
+/// As [`document`], for the group and for every node: zarr-python takes a node that is not listed for absent.
 pub fn consolidated<'a>(root: &Node, nodes: impl IntoIterator<Item = (&'a str, &'a Node)>) -> Result<Option<Vec<u8>>> {
     let Some(mut document) = members(root)? else { return Ok(None) };
     let mut metadata = Map::new();
     for (path, node) in nodes {
-        if let Ok(Some(members)) = members(node) {
+        if let Some(members) = members(node)? {
             metadata.insert(path.to_owned(), Value::Object(members));
         }
     }
