@@ -238,6 +238,12 @@ impl Array {
         self.fill.bytes.iter_mut().for_each(|bytes| bytes.truncate(1));
     }
 
+    /// Takes the chunks to be named with `/`, which puts them into directories.
+    pub fn nest(&mut self) {
+        self.separator = b'/';
+        self.stored.separator = b'/';
+    }
+
     /// Bytes of one shown chunk; `None` where only decoding tells (codecs that stay, objects).
     pub fn chunk_bytes(&self) -> Option<u64> {
         if !self.kept.is_empty() {

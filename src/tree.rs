@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents};
 use crate::limits;
 use crate::store::{Key, ObjectKind, Range, Store};
-use crate::view::{self, Flavour, nczarr};
+use crate::view::{self, Flavour, names, nczarr};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -46,6 +46,8 @@ pub struct Directory {
     documents: Vec<Document>,
     /// Time of the last modification of what the documents were made from.
     pub modified: SystemTime,
+    /// What a person should know of how the directory was understood.
+    pub notice: Option<&'static str>,
 }
 
 impl Directory {
@@ -80,6 +82,9 @@ pub struct Tree {
     store: Arc<dyn Store>,
     options: Options,
 }
+
+/// Said of an array that does not tell how its chunks are named.
+const NESTED: &str = ".zarray has no dimension_separator, but the chunks lie in directories; shown as with \"/\"";
 
 /// Where the kind of a directory without documents is looked for: its nearest descendants, so many of them at most.
 const PEEKS: u32 = 64;
@@ -122,6 +127,17 @@ impl Tree {
         if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
             node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
         }
+        let mut notice = None;
+        match self.has_nested_chunks(key, &node, &documents) {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Ok(Node::Array(array)) = &mut node {
+                    array.nest();
+                }
+                notice = Some(NESTED);
+            }
+            Err(e) => node = Err(e),
+        }
         if let Ok(Node::Array(array)) = &mut node
             && array.stored.narrow_text
             && chunk::is_narrow(&*self.store, key, array)
@@ -138,7 +154,38 @@ impl Tree {
             Ok(node) => shown(key, node, self.options.flavour),
             Err(e) => broken(self.options.flavour, e),
         };
-        Ok(Directory { key: key.clone(), node, format, documents, modified: modified.unwrap_or(meta.modified) })
+        Ok(Directory { key: key.clone(), node, format, documents, modified: modified.unwrap_or(meta.modified), notice })
+    }
+
+    /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
+    /// left `dimension_separator` out, and by the names that are meant then all chunks would be absent.
+    fn has_nested_chunks(&self, key: &Key, node: &Result<Node>, documents: &Documents) -> Result<bool> {
+        let Ok(Node::Array(array)) = node else { return Ok(false) };
+        let rank = array.shape.len();
+        if array.format != Format::Zarr2 || rank < 2 || !format::zarr2::leaves_separator_out(documents) {
+            return Ok(false);
+        }
+        let present = |key: Result<Key>| match key.and_then(|key| self.store.head(&key)) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == Kind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        };
+        // Nearly always there, and then nothing needs to be listed.
+        if present(chunk::key(key, array, &vec![0; rank]))? {
+            return Ok(false);
+        }
+        let names = self.store.list(key)?;
+        if names.iter().any(|(name, _)| names::is_stored_chunk(array, name)) {
+            return Ok(false);
+        }
+        let grid = array.grid();
+        let first = |name: &[u8]| names::number(name).is_some_and(|i| grid.first().is_some_and(|n| i < *n));
+        let Some((name, _)) = names.iter().find(|(name, kind)| *kind == ObjectKind::Directory && first(name)) else {
+            return Ok(false);
+        };
+        // An array or group of its own is no place for chunks.
+        let below = key.join(name)?;
+        Ok(!present(below.join(".zarray"))? && !present(below.join(".zgroup"))?)
     }
 
     /// The content of the document `name` of `directory`; `None` when it shows no such document.

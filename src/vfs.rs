@@ -202,6 +202,12 @@ impl Vfs {
     }
 
     fn announce(&self, dir: &Dir) {
+        if let Some(notice) = dir.directory.notice {
+            let text = format!("{}: {notice}", dir.directory.key);
+            if self.reported.lock().put(digest(&text), ()).is_none() {
+                log::warn!("{text}");
+            }
+        }
         dir.directory.faults().for_each(|e| self.report(e));
         if let Some(kept) = dir.directory.array().map(|array| &array.kept).filter(|kept| !kept.is_empty()) {
             let codecs = kept.filters.iter().chain(&kept.compressor).filter_map(|c| c.get("id")?.as_str());

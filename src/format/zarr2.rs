@@ -151,6 +151,12 @@ fn order(members: &Map<String, Value>, rank: usize) -> Result<Order> {
     }
 }
 
+/// Whether `.zarray` does not say how chunks are named. Then `.` is meant, though not by all writers.
+pub fn leaves_separator_out(documents: &Documents) -> bool {
+    let members = object(documents, ".zarray").ok().flatten();
+    members.is_some_and(|members| members.get("dimension_separator").is_none_or(Value::is_null))
+}
+
 fn separator(members: &Map<String, Value>) -> Result<u8> {
     match members.get("dimension_separator") {
         None | Some(Value::Null) => Ok(b'.'),

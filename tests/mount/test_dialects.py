@@ -1,0 +1,95 @@
+"""Hierarchies that writers leave behind although no specification has them. zarr-python writes the values and reads them back."""
+
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+import zarr
+
+from support.reading import disagreements
+
+
+def written(path, shape=(7, 5), chunks=(2, 3), **options):
+    """An array of Zarr v2 with every chunk stored, and what zarr-python reads from it."""
+    array = zarr.create_array(str(path), shape=shape, chunks=chunks, dtype="<i4", zarr_format=2, fill_value=-1, **options)
+    array[...] = np.arange(np.prod(shape), dtype="<i4").reshape(shape) + 1
+    return array[...]
+
+
+def edit(path, **members):
+    """Changes members of a document; None takes one out."""
+    document = json.loads(path.read_text())
+    document.update(members)
+    path.write_text(json.dumps({name: value for name, value in document.items() if value is not None}))
+
+
+NESTED = {"name": "v2", "separator": "/"}
+
+
+@pytest.mark.parametrize("container", ["directory", "zip"])
+@pytest.mark.parametrize("lost", [None, (0, 0), (3, 0)])
+def test_nested_chunks_of_an_array_that_does_not_tell(lost, container, room, mount):
+    values = written(room / "a.zarr" / "x", chunk_key_encoding=NESTED)
+    if lost:
+        (room / "a.zarr" / "x" / "/".join(map(str, lost))).unlink()
+        values = zarr.open_array(str(room / "a.zarr" / "x"), mode="r")[...]
+    edit(room / "a.zarr" / "x" / ".zarray", dimension_separator=None)
+    source = room / "a.zarr"
+    if container == "zip":
+        source = room / "a.zip"
+        with zipfile.ZipFile(source, "w") as archive:
+            for file in sorted((room / "a.zarr").rglob("*")):
+                archive.write(file, file.relative_to(room / "a.zarr"))
+    view = mount(source)
+    assert not disagreements(view / "x", [values])
+    assert json.loads((view / "x" / ".zarray").read_text())["dimension_separator"] == "/"
+    names = {os.path.relpath(os.path.join(here, f), view / "x") for here, _, files in os.walk(view / "x") for f in files}
+    stored = {f"{i}/{j}" for i in range(4) for j in range(2)} - {"/".join(map(str, lost or ()))}
+    assert names == stored | {".zarray"}
+    assert view.text().count("no dimension_separator") == 1
+
+
+def test_flat_chunks_stay_flat_whatever_lies_beside_them(room, mount):
+    """An array below an array, under a number for a name, is no chunk."""
+    values = written(room / "a.zarr")
+    inner = written(room / "a.zarr" / "0")
+    for document in (room / "a.zarr" / ".zarray", room / "a.zarr" / "0" / ".zarray"):
+        edit(document, dimension_separator=None)
+    view = mount(room / "a.zarr")
+    assert not disagreements(view.where, [values])
+    assert not disagreements(view / "0", [inner])
+    for chunk in room.glob("a.zarr/*.*"):
+        if chunk.name[0] != ".":
+            chunk.unlink()
+    view = mount(room / "a.zarr")
+    assert not disagreements(view.where, [np.full_like(values, -1)])
+    assert not disagreements(view / "0", [inner])
+
+
+def test_consolidated_zarr_3_lists_what_there_is(room, mount):
+    written(room / "a.zarr" / "g" / "x")
+    zarr.open_group(str(room / "a.zarr"), zarr_format=2)
+    zarr.open_group(str(room / "a.zarr" / "g"), zarr_format=2)
+    source = zarr.consolidate_metadata(str(room / "a.zarr"), zarr_format=2)
+    view = mount(room / "a.zarr", "--zarr", "3")
+    shown = zarr.open_consolidated(str(view.where), zarr_format=3)
+    assert {name for name, _ in shown.members(max_depth=None)} == {name for name, _ in source.members(max_depth=None)}
+
+
+def test_consolidated_zarr_3_never_hides_what_cannot_be_shown(room, mount):
+    """To zarr-python an array that consolidated metadata does not list is absent, and that would be silent."""
+    written(room / "a.zarr" / "x")
+    written(room / "a.zarr" / "y")
+    zarr.open_group(str(room / "a.zarr"), zarr_format=2)
+    zarr.consolidate_metadata(str(room / "a.zarr"), zarr_format=2)
+    # A field that is an array has no name in Zarr v3.
+    edit(room / "a.zarr" / "y" / ".zarray", dtype=[["f", "<i2", [2]]], fill_value=0)
+    view = mount(room / "a.zarr", "--zarr", "3")
+    group = zarr.open_group(str(view.where), mode="r", zarr_format=3)
+    assert group["x"].shape == (7, 5)
+    with pytest.raises(OSError):
+        group["y"]
+
+
