@@ -1,7 +1,7 @@
 //! Fill values of Zarr v2 in every spelling that writers use: the bytes of one element, and how to show it.
 //!
-//! Numbers that the type cannot hold are errors, never wrapped or cut. A list of one value is that value (netcdf-c 4.8.0).
-//! Bytes are Base64 as Zarr says; netcdf-c writes them as plain text.
+//! Integers that the type cannot hold are errors, never wrapped or cut; floats are rounded, to an infinity if need be. A
+//! list of one value is that value (netcdf-c 4.8.0). Bytes are Base64 as Zarr says; netcdf-c writes them as plain text.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -124,7 +124,7 @@ fn float(value: &Value, size: u8) -> Found {
         "inf" | "inff" | "infinity" | "infinityf" => f64::INFINITY,
         _ => text.parse::<f64>().ok().filter(|n| n.is_finite())?,
     };
-    let bytes = narrow(number, size)?;
+    let (bytes, number) = narrow(number, size);
     let shown = match value {
         Value::Number(_) if number.is_finite() => value.clone(),
         _ => spell_float(number),
@@ -132,19 +132,21 @@ fn float(value: &Value, size: u8) -> Found {
     Some((bytes, shown))
 }
 
-/// The bytes of `number` in `size` bytes; `None` where a finite number is too large.
-fn narrow(number: f64, size: u8) -> Option<Vec<u8>> {
+/// The bytes of `number` in `size` bytes, and the number with the infinity in its place that a too large one becomes: all
+/// readers round so.
+fn narrow(number: f64, size: u8) -> (Vec<u8>, f64) {
+    let infinite = f64::INFINITY.copysign(number);
     match size {
         2 => {
             let bits = half(number);
-            (number.is_infinite() || bits & 0x7fff != 0x7c00).then(|| bits.to_le_bytes().to_vec())
+            (bits.to_le_bytes().to_vec(), if bits & 0x7fff == 0x7c00 { infinite } else { number })
         }
         4 => {
             #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is what the type means")]
             let single = number as f32;
-            (number.is_infinite() || !single.is_infinite()).then(|| single.to_le_bytes().to_vec())
+            (single.to_le_bytes().to_vec(), if single.is_infinite() { infinite } else { number })
         }
-        _ => Some(number.to_le_bytes().to_vec()),
+        _ => (number.to_le_bytes().to_vec(), number),
     }
 }
 
@@ -288,6 +290,9 @@ mod tests {
             ("0", "\"|b1\"", "00"),
             ("0.1", "\"<f8\"", "9a9999999999b93f"),
             ("9.96921e+36", "\"<f4\"", "0000f07c"),
+            ("1e39", "\"<f4\"", "0000807f"),
+            ("-65520", "\"<f2\"", "00fc"),
+            ("65519", "\"<f2\"", "ff7b"),
             ("1.5", "\"<f2\"", "003e"),
             ("65504", "\"<f2\"", "ff7b"),
             ("6e-8", "\"<f2\"", "0100"),
@@ -326,6 +331,7 @@ mod tests {
             ("7.0", "\"<i4\"", "7"),
             ("9.96921e+36", "\"<f4\"", "9.96921e+36"),
             ("0", "\"<f4\"", "0"),
+            ("-1e39", "\"<f4\"", "\"-Infinity\""),
             ("NaN", "\"<f4\"", "\"NaN\""),
             ("[9.96921e+36]", "\"<f8\"", "9.96921e+36"),
             ("\"NaT\"", "\"<M8[s]\"", "-9223372036854775808"),
@@ -347,8 +353,6 @@ mod tests {
             ("2", "\"|b1\""),
             ("18446744073709551616", "\"<u8\""),
             ("1e400", "\"<f8\""),
-            ("1e39", "\"<f4\""),
-            ("65520", "\"<f2\""),
             ("\"x\"", "\"<f4\""),
             ("{}", "\"<f4\""),
             ("[1, 2]", "\"<f4\""),

@@ -93,3 +93,18 @@ def test_consolidated_zarr_3_never_hides_what_cannot_be_shown(room, mount):
         group["y"]
 
 
+
+
+@pytest.mark.parametrize("dtype, fill", [("<f4", 1e39), (">f4", -1.7976931348623157e308), ("<f2", 65520), ("<c8", [1e39, 0.0])])
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_a_fill_value_too_large_for_its_type_is_infinite(dtype, fill, room, mount):
+    """As in an array of single precision whose writer gave the largest double for "no data"."""
+    written(room / "a.zarr")
+    edit(room / "a.zarr" / ".zarray", dtype=dtype, fill_value=fill)
+    for chunk in room.glob("a.zarr/[0-9]*"):
+        chunk.unlink()
+    values = zarr.open_array(str(room / "a.zarr"), mode="r")[...]
+    assert np.isinf(values.real).all()
+    for flavour in ("2", "3"):
+        view = mount(room / "a.zarr", "--zarr", flavour)
+        assert not disagreements(view.where, [values])
