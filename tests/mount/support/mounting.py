@@ -85,7 +85,8 @@ class Mount:
     def _answers(self):
         # Not stat: the kernel answers that from what it remembers, even for a mount whose daemon is dead.
         try:
-            return mounted(self.where) is not None and os.listdir(self.where) is not None
+            # Nor any mount: what lies below may be one as well.
+            return (mounted(self.where) or "?")[0] == "fuse.chunkmount" and os.listdir(self.where) is not None
         except OSError:
             return False
 
