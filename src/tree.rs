@@ -91,7 +91,7 @@ const PEEKS: u32 = 64;
 /// And so deep.
 const PEEK_DEPTH: u32 = 3;
 
-/// Most arrays that are looked at for scalars.
+/// Most arrays and groups that are looked at for the sake of one document.
 const SURVEY: u32 = 10_000;
 
 impl Tree {
@@ -250,6 +250,8 @@ impl Tree {
                 {
                     found = Some(true);
                 }
+                // Damage says nothing of what lies above it.
+                Err(_) => {}
                 // A container or a store of its own: this is a folder of stores.
                 _ => return Some(false),
             }
@@ -282,7 +284,13 @@ impl Tree {
 
     /// An NCZarr group's `.zgroup`, which lists the arrays that every netcdf-c can read.
     fn zgroup(&self, group: &Directory) -> Result<Vec<u8>> {
+        // A list of more than that many names is hostile: nothing below it is looked at.
+        let left = std::cell::Cell::new(SURVEY);
         let readable = |name: &str| {
+            left.set(left.get().saturating_sub(1));
+            if left.get() == 0 {
+                return false;
+            }
             let child = group.key.join(name).and_then(|key| self.open(&key, group.format));
             child.is_ok_and(|child| child.array().is_some_and(nczarr::is_readable))
         };
@@ -302,8 +310,13 @@ impl Tree {
                 return true;
             }
         }
-        let groups = nczarr::listed(attributes, "groups");
-        groups.into_iter().any(|name| open(name).is_some_and(|child| self.has_scalars(&child, budget)))
+        for name in nczarr::listed(attributes, "groups") {
+            *budget = budget.saturating_sub(1);
+            if *budget == 0 || open(name).is_some_and(|child| self.has_scalars(&child, budget)) {
+                return true;
+            }
+        }
+        false
     }
 
     fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {

@@ -235,6 +235,7 @@ impl Vfs {
             return;
         }
         self.errors.fetch_add(1, Ordering::Relaxed);
+        log::debug!("request: {e}");
         if self.reported.lock().put(digest(&e.to_string()), ()).is_none() {
             log::log!(e.level(), "{e}");
         }

@@ -23,10 +23,11 @@ pub fn is_scalar(array: &Array) -> bool {
     mark.is_some_and(|mark| mark.get("scalar").is_some())
 }
 
-/// The names that a group's mark lists under `key`, `arrays` or `groups`.
+/// The names that a group's mark lists under `key`, `arrays` or `groups`, each once.
 pub fn listed<'a>(attributes: &'a Attributes, key: &str) -> Vec<&'a str> {
     let names = attributes.get("_nczarr_group").and_then(|mark| mark.get(key)).and_then(Value::as_array);
-    names.into_iter().flatten().filter_map(Value::as_str).collect()
+    let names: std::collections::BTreeSet<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();
+    names.into_iter().collect()
 }
 
 /// What the marks of a group need to know of what lies below it.

@@ -1,5 +1,6 @@
 """Broken and hostile stores: what is damaged fails alone, with an error, soon, and in little memory."""
 
+import json
 import os
 import time
 import zipfile
@@ -189,3 +190,27 @@ def test_an_archive_cut_anywhere_in_its_directory_is_refused(room):
         run = subprocess.run([binary(), room / "cut.zip", room / "mnt"], capture_output=True, text=True, timeout=SECONDS)
         assert run.returncode in (5, 6), (length, run.returncode, run.stderr)
         assert len(run.stderr.splitlines()) == 1 and "cut.zip" in run.stderr, run.stderr
+
+
+def test_groups_that_list_each_other_do_not_keep_a_reader_waiting(room, mount):
+    """Names listed twice at each of many levels would be looked at more often than there is time."""
+    below = room / "deep"
+    for _ in range(32):
+        below.mkdir()
+        (below / ".zgroup").write_text('{"zarr_format": 2}')
+        mark = {"dimensions": {}, "arrays": [], "groups": ["a", "a", "./a", "b"]}
+        (below / ".zattrs").write_text(json.dumps({"_nczarr_group": mark, "_nczarr_superblock": {"version": "2.0.0"}}))
+        below = below / "a"
+    view = mount(room / "deep", limit=20)
+    assert json.loads((view / ".zgroup").read_text())["zarr_format"] == 2
+
+
+def test_a_damaged_dataset_does_not_take_the_group_above_it(room, mount):
+    for name, document in (("a", None), ("b", "{bad"), ("c", None)):
+        (room / "x" / name).mkdir(parents=True)
+        good = {"dimensions": [4], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}}
+        (room / "x" / name / "attributes.json").write_text(document or json.dumps(good))
+    view = mount(room / "x")
+    assert (view / ".zgroup").exists()
+    with pytest.raises(OSError):
+        (view / "b" / ".zarray").read_text()
