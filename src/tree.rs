@@ -267,13 +267,19 @@ impl Tree {
         let listed = format::json::parse(&bytes)?;
         let mut nodes = Vec::new();
         for path in view::consolidated_paths(&listed)? {
+            // A name that leads outside is no node, whatever the store would say of it.
+            if !path.is_empty()
+                && let Err(e) = root.key.join(&path)
+            {
+                log::warn!("{source}: lists {path:?}: {}", e.reason());
+                continue;
+            }
             match self.open_path(root, &path) {
                 Ok(directory) => nodes.push((path, directory.node)),
-                // Listed but not there, or a name that leads outside: the tree itself is the truth.
-                Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Denied) => {
-                    log::warn!("{source}: lists {path:?}: {}", e.reason());
-                }
-                Err(e) => return Err(e),
+                // Listed but not there: the tree itself is the truth.
+                Err(e) if e.kind() == Kind::NotFound => log::warn!("{source}: lists {path:?}: {}", e.reason()),
+                // Refused or failing is not absent.
+                Err(e) => nodes.push((path, Err(e))),
             }
         }
         match self.options.flavour {
