@@ -125,7 +125,12 @@ impl Tree {
         let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
-            node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
+            node = Ok(Node::Group(Group {
+                format: Format::N5,
+                attributes: Ok(Attributes::new()),
+                consolidated: false,
+                multiscale: None,
+            }));
         }
         let mut notice = None;
         match self.has_nested_chunks(key, &node, &documents) {

@@ -2,6 +2,7 @@
 
 pub mod names;
 pub mod nczarr;
+pub mod ome;
 pub mod zarr2;
 pub mod zarr3;
 

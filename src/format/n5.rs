@@ -39,7 +39,7 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> 
 }
 
 fn group(attributes: Map<String, Value>) -> Group {
-    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false }
+    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false, multiscale: None }
 }
 
 /// Newer versions are read as well as they can be: what matters is in each dataset's own members.
