@@ -3,6 +3,8 @@
 //! A directory is opened by fetching the documents that formats put there, and by rendering the documents that the mount shows
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
+mod scales;
+
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
@@ -155,8 +157,9 @@ impl Tree {
             Ok(Node::Array(array)) => Some(array.format),
             Err(_) => parent,
         };
+        let levels = self.may_have_levels(key, &node);
         let documents = match &node {
-            Ok(node) => shown(key, node, self.options.flavour),
+            Ok(node) => shown(key, node, self.options.flavour, levels),
             Err(e) => broken(self.options.flavour, e),
         };
         Ok(Directory { key: key.clone(), node, format, documents, modified: modified.unwrap_or(meta.modified), notice })
@@ -197,8 +200,9 @@ impl Tree {
     pub fn document(&self, directory: &Directory, name: &[u8]) -> Option<(&'static str, Result<Arc<Vec<u8>>>)> {
         let document = directory.documents.iter().find(|d| d.name.as_bytes() == name)?;
         let content = document.content.get_or_init(|| {
-            let content = match document.name {
-                ".zgroup" => self.zgroup(directory),
+            let content = match (document.name, directory.format) {
+                (name, Some(Format::N5)) => self.multiscale_document(directory, name),
+                (".zgroup", _) => self.zgroup(directory),
                 _ => self.consolidated(directory),
             };
             content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)))
@@ -340,8 +344,8 @@ impl Tree {
 }
 
 /// The documents of a node; those that need more than the node are made when they are first looked at.
-fn shown(key: &Key, node: &Node, flavour: Flavour) -> Vec<Document> {
-    let late = view::late_documents(node, flavour);
+fn shown(key: &Key, node: &Node, flavour: Flavour, levels: bool) -> Vec<Document> {
+    let late = view::late_documents(node, flavour, levels);
     let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
     for (name, content) in
         view::documents(node, flavour, nczarr::Survey::ALL).into_iter().filter(|(name, _)| !late.contains(name))

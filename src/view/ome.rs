@@ -9,6 +9,7 @@
 use crate::array::scales::{AxisKind, Multiscale};
 use crate::array::{Attributes, Group};
 use crate::error::Result;
+use crate::format::scales::is_ome_image;
 use crate::view::Flavour;
 use serde_json::{Map, Value, json};
 
@@ -163,20 +164,12 @@ fn to_zarr2(mut attributes: Attributes) -> Attributes {
 fn is_of_zarr2(name: &str, value: &Value) -> bool {
     let of_version = |value: &Value| value.get("version").is_none_or(|version| *version == json!(IN_ZARR2));
     match (name, value) {
-        (MULTISCALES, Value::Array(images)) => !images.is_empty() && images.iter().all(|i| of_version(i) && is_image(i)),
+        (MULTISCALES, Value::Array(images)) => !images.is_empty() && images.iter().all(|i| of_version(i) && is_ome_image(i)),
         (MULTISCALES, _) => false,
         ("bioformats2raw.layout", value) => *value == json!(3),
         (_, Value::Object(_)) => of_version(value),
         _ => false,
     }
-}
-
-/// Whether a value is an image as versions 0.4 and 0.5 have it: axes with names, and levels with transformations.
-pub(crate) fn is_image(value: &Value) -> bool {
-    let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).filter(|l| !l.is_empty()).cloned();
-    let axes = list(value, "axes").is_some_and(|axes| axes.iter().all(|a| a.get("name").is_some_and(Value::is_string)));
-    let level = |d: &Value| d.get("path").is_some_and(Value::is_string) && list(d, "coordinateTransformations").is_some();
-    axes && list(value, "datasets").is_some_and(|levels| levels.iter().all(level))
 }
 
 fn is_names(value: &Value) -> bool {
