@@ -35,7 +35,7 @@ impl Tree {
     /// The document of a group of N5 that tells of its scale pyramid.
     pub(super) fn multiscale_document(&self, group: &Directory, name: &str) -> Result<Vec<u8>> {
         let node = self.with_multiscale(group)?;
-        let found = view::documents(&node, self.options.flavour, Survey::ALL).into_iter().find(|(n, _)| *n == name);
+        let found = view::documents(&node, group.flavour, Survey::ALL).into_iter().find(|(n, _)| *n == name);
         // What was announced is there.
         found.map_or_else(|| Ok(b"{}\n".to_vec()), |(_, content)| content)
     }
@@ -46,7 +46,7 @@ impl Tree {
         if let Node::Group(Group { format: Format::N5, attributes: Ok(own), multiscale, .. }) = &mut node
             && !scales::is_ome(own)
         {
-            *multiscale = self.multiscale(&group.key, own).unwrap_or_else(|e| {
+            *multiscale = self.multiscale(group, own).unwrap_or_else(|e| {
                 log::warn!("{}: shown without multiscales: {}", group.key, e.reason());
                 None
             });
@@ -54,8 +54,9 @@ impl Tree {
         Ok(node)
     }
 
-    fn multiscale(&self, key: &Key, own: &Attributes) -> Result<Option<Multiscale>> {
-        let Some(levels) = self.levels(key, own)? else { return Ok(None) };
+    fn multiscale(&self, group: &Directory, own: &Attributes) -> Result<Option<Multiscale>> {
+        let key = &group.key;
+        let Some(levels) = self.levels(group, own)? else { return Ok(None) };
         let name = key.to_string();
         scales::multiscale(&scales::Pyramid {
             name: (!key.is_root()).then_some(&name),
@@ -67,13 +68,13 @@ impl Tree {
     }
 
     /// The levels of a group; `None` where it has none.
-    fn levels(&self, key: &Key, own: &Attributes) -> Result<Option<Vec<(String, Array)>>> {
+    fn levels(&self, group: &Directory, own: &Attributes) -> Result<Option<Vec<(String, Array)>>> {
         let listed: Option<Vec<_>> = scales::listed(own).map(|paths| paths.into_iter().map(str::to_owned).collect());
         let must_be_there = listed.is_some();
         let mut levels = Vec::new();
         for path in listed.unwrap_or_else(|| (0..LEVELS).map(|i| format!("s{i}")).collect()).into_iter().take(LEVELS) {
-            let below = path.split('/').try_fold(key.clone(), |key, part| key.join(part))?;
-            match self.open(&below, Some(Format::N5)) {
+            let below = path.split('/').try_fold(group.key.clone(), |key, part| key.join(part))?;
+            match self.open(&below, &group.below) {
                 Err(e) if e.kind() == Kind::NotFound && !must_be_there => break,
                 Err(e) => return Err(Error::new(e.kind(), format!("{path}: {}", e.reason()))),
                 Ok(directory) => match directory.node {
