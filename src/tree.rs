@@ -38,6 +38,8 @@ impl Options {
 pub struct Below {
     /// They belong to this format when they have no document of their own.
     pub format: Option<Format>,
+    /// What they are levels of, if their group may be a scale pyramid.
+    pyramid: Option<Arc<scales::Pyramid>>,
 }
 
 /// A document as the mount shows it.
@@ -58,6 +60,8 @@ pub struct Directory {
     pub node: Result<Node>,
     /// What it tells the directories below it.
     pub below: Below,
+    /// What it is a level of, perhaps.
+    above: Option<Arc<scales::Pyramid>>,
     /// Which documents it shows.
     flavour: Flavour,
     /// Documents shown.
@@ -179,13 +183,16 @@ impl Tree {
         {
             array.name_as_zarr2();
         }
-        let levels = self.may_have_levels(key, &node);
+        if let Ok(Node::Array(array)) = &mut node {
+            self.name_axes(key, array, above);
+        }
         let documents = match &node {
-            Ok(node) => shown(key, node, flavour, levels),
+            Ok(node) => shown(key, node, flavour, self.depends_on_levels(key, node, above)),
             Err(e) => broken(flavour, e),
         };
-        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format });
-        Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notice })
+        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format, pyramid: self.pyramid(key, &node) });
+        let above = above.pyramid.clone();
+        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice })
     }
 
     /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
@@ -224,7 +231,7 @@ impl Tree {
         let document = directory.documents.iter().find(|d| d.name.as_bytes() == name)?;
         let content = document.content.get_or_init(|| {
             let content = match (document.name, directory.below.format) {
-                (name, Some(Format::N5)) => self.multiscale_document(directory, name),
+                (name, Some(Format::N5)) => self.pyramid_document(directory, name),
                 (".zgroup", _) => self.zgroup(directory),
                 _ => self.consolidated(directory),
             };

@@ -62,6 +62,17 @@ pub fn is_ome(attributes: &Attributes) -> bool {
     attributes.get(MULTISCALES).is_some_and(images) || attributes.get("ome").and_then(|o| o.get(MULTISCALES)).is_some_and(images)
 }
 
+/// The names of the axes of the array at `path` below a group with these attributes, by its OME-Zarr metadata.
+pub fn ome_axes(attributes: &Attributes, path: &str) -> Option<Vec<String>> {
+    let images = attributes.get(MULTISCALES).or_else(|| attributes.get("ome")?.get(MULTISCALES))?.as_array()?;
+    let has = |image: &&Value| {
+        let levels = image.get("datasets").and_then(Value::as_array);
+        levels.is_some_and(|levels| levels.iter().any(|l| l.get("path").and_then(Value::as_str) == Some(path)))
+    };
+    let image = images.iter().filter(|image| is_ome_image(image)).find(has)?;
+    image.get("axes")?.as_array()?.iter().map(|axis| Some(axis.get("name")?.as_str()?.to_owned())).collect()
+}
+
 /// Puts OME-Zarr metadata among the attributes of N5 into the order of axes that is shown. Some writers follow OME-Zarr there, some
 /// N5: in N5 the axis `x` is the fastest.
 pub fn reorder_ome(attributes: &mut Attributes, source_axes: bool) {
