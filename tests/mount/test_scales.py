@@ -199,14 +199,14 @@ def check_positions(path):
     return found.axes
 
 
-@pytest.mark.parametrize("axes", ["zarr", "source"])
+@pytest.mark.parametrize("axes", ["c", "source"])
 @pytest.mark.parametrize("flavour", ["2", "3"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.__name__)
 def test_elements_are_where_the_metadata_says(dialect, flavour, axes, room, mount):
     path, unit = dialect(room / "a.n5")
     view = mount(room / "a.n5", "--zarr", flavour, "--axes", axes)
     shown = check_positions(view / path)
-    assert [axis.name for axis in shown] == list("zyx" if axes == "zarr" else "xyz")
+    assert [axis.name for axis in shown] == list("zyx" if axes == "c" else "xyz")
     assert {axis.type for axis in shown} == {"space"} and {axis.unit for axis in shown} == {unit}
     assert "without multiscales" not in view.text()
 
@@ -337,7 +337,7 @@ def test_ome_zarr_of_zarr_2_travels_and_becomes_0_5_in_zarr_3(room, mount):
     model = v04.Image.from_zarr(zarr.open_group(str(room / "a.zarr"), mode="r"))
     view = mount(room / "a.zarr")
     assert json.loads((view / ".zattrs").read_text()) == before
-    assert v04.Image.from_zarr(zarr.open_group(str(view.where), mode="r")) == model
+    assert v04.Image.from_zarr(zarr.open_group(str(view.where), mode="r")).attributes == model.attributes
     view = mount(room / "a.zarr", "--zarr", "3")
     for consolidated in (False, True):
         group = zarr.open_group(str(view.where), mode="r", use_consolidated=consolidated)
@@ -363,15 +363,19 @@ def test_older_ome_zarr_stays_where_it_is(room, mount):
 
 
 def test_other_groups_cost_nothing(room, mount):
-    root = room / "a.n5"
-    attributes(root, {"n5": "2.0.0"})
+    """To look at a group of N5 and to list it asks the store for as much as with a group of Zarr."""
+    attributes(room / "n5", {"n5": "2.0.0"})
+    zarr.open_group(str(room / "zarr"), mode="w", zarr_format=2)
     for i in range(20):
-        attributes(root / f"g{i}", {"note": i})
-    view = mount(root)
-    before = view.stats()
-    os.listdir(view.where)
-    for i in range(20):
-        os.stat(view / f"g{i}")
-        os.listdir(view / f"g{i}")
-    after = view.stats()
-    print({key: (before.get(key), after[key]) for key in after if before.get(key) != after[key]})
+        attributes(room / "n5" / f"g{i}", {"note": i})
+        zarr.open_group(str(room / "zarr" / f"g{i}"), mode="w", zarr_format=2)
+    costs = []
+    for source in ("n5", "zarr"):
+        view = mount(room / source)
+        before = view.stats()["store"]
+        for i in range(20):
+            os.stat(view / f"g{i}")
+            os.listdir(view / f"g{i}")
+        after = view.stats()["store"]
+        costs.append([after[kind] - before[kind] for kind in ("get", "head", "list")])
+    assert costs[0] == costs[1]
