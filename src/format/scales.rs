@@ -195,11 +195,11 @@ impl Pyramid<'_> {
             return Ok(None);
         }
         let mut levels = Vec::new();
-        let mut axes: Option<(Option<Vec<String>>, Vec<Option<String>>)> = None;
+        let mut axes = None;
         for ((path, _), placed) in self.levels.iter().zip(all) {
             let placed = placed.ok_or_else(|| Error::corrupt(format!("{path} has no transform, but other levels have")))?;
             let its = (placed.names, placed.units);
-            if axes.as_ref().is_some_and(|axes| *axes != its) {
+            if axes.as_ref().is_some_and(|axes| its != *axes) {
                 return Err(Error::corrupt(format!("{path} has other axes or units than the first level")));
             }
             axes = Some(its);

@@ -24,8 +24,11 @@ fn read(groups: &[Value], levels: &[Value], rank: usize, source_axes: bool) -> R
     multiscale(&Pyramid { name: Some("g"), own, above, levels: &levels, source_axes })
 }
 
+/// Scale and translation.
+type Place = (Vec<f64>, Vec<f64>);
+
 /// As OME-Zarr shows it: names with units, and each level's scale and translation.
-fn positions(found: Result<Option<Multiscale>>) -> (Vec<String>, Vec<(Vec<f64>, Vec<f64>)>) {
+fn positions(found: Result<Option<Multiscale>>) -> (Vec<String>, Vec<Place>) {
     let found = found.unwrap().unwrap();
     let axes = found.axes.iter().map(|a| format!("{} {}", a.name, a.unit.as_deref().unwrap_or("-"))).collect();
     (axes, found.levels.into_iter().map(|l| (l.scale, l.translation)).collect())
@@ -89,8 +92,8 @@ fn cosem_tells_scale_and_translation_last_axis_first() {
     assert_eq!(positions(read(&[json!({})], &levels, 3, false)), (zyx("nanometer"), expected.clone()));
     let group = json!({"multiscales": [{"datasets": [{"path": "s0", "transform": s0}, {"path": "s1", "transform": s1}]}]});
     assert_eq!(listed(&map(group.clone())), Some(vec!["s0", "s1"]));
-    assert_eq!(positions(read(&[group.clone()], &levels, 3, false)), (zyx("nanometer"), expected.clone()));
-    assert_eq!(positions(read(&[group.clone()], &[json!({}), json!({})], 3, false)), (zyx("nanometer"), expected));
+    assert_eq!(positions(read(std::slice::from_ref(&group), &levels, 3, false)), (zyx("nanometer"), expected.clone()));
+    assert_eq!(positions(read(std::slice::from_ref(&group), &[json!({}), json!({})], 3, false)), (zyx("nanometer"), expected));
     // "F" is N5's own order.
     let f = json!({"transform": {"axes": ["x", "y"], "units": ["nm", "um"], "scale": [1.0, 2.0], "translate": [3.0, 4.0],
         "order": "F"}});
@@ -178,7 +181,7 @@ fn what_is_incomplete_or_contradicts_itself_is_no_pyramid() {
         (json!({"resolution": [1, 1], "offset": [1]}), vec![json!({})]),
     ];
     for (group, levels) in cases {
-        assert!(read(&[group.clone()], levels, 2, false).is_err(), "{group}");
+        assert!(read(std::slice::from_ref(group), levels, 2, false).is_err(), "{group}");
     }
     // Nothing tells what four axes are.
     assert!(read(&[json!({"multiScale": true})], &[json!({})], 4, false).is_err());
