@@ -1,6 +1,7 @@
 //! What is told of an inode without opening it: kind, size, times, and where its bytes come from.
 
 use super::{Attr, Place, Thing, Vfs};
+use crate::array::Envelope;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Meta, ObjectKind};
 use std::time::SystemTime;
@@ -58,7 +59,7 @@ impl Vfs {
             return Ok(size);
         }
         let Some(meta) = meta else { return Err(Error::not_found()) };
-        if array.stored.chain.is_empty() {
+        if array.stored.chain.is_empty() && array.stored.envelope == Envelope::None {
             return Ok(meta.size);
         }
         Ok(self.block(inode, place, Some(meta.version))?.bytes.len() as u64)
