@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, Content, Envelope, Order};
+use crate::array::{Array, Content, Envelope, Order, Placement};
 use crate::block::{self, labels, strings};
 use crate::codec::Length;
 use crate::error::{Error, Result};
@@ -135,7 +135,7 @@ fn object(array: &Array, header: &BlockHeader, encoded: &[u8], rank: usize) -> R
 /// Nothing in the metadata says it. The first block is looked at and, where it is absent or could be either, some more. What a
 /// dataset is taken for decides what its blocks may be; so a wrong guess leads to errors, not to wrong bytes.
 pub fn is_varlength(store: &dyn Store, directory: &Key, array: &Array) -> bool {
-    if array.stored.envelope != Envelope::N5(Content::Elements) {
+    if array.stored.envelope != Envelope::N5(Content::Elements) || !matches!(array.stored.placement, Placement::Object) {
         return false;
     }
     let block_size = block_size(array);

@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, Content, DType, Envelope, Fill, Format, Group, Kept, Node, Order, Stored, Swap};
+use crate::array::{Array, Content, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Swap};
 use crate::codec::{Chain, config};
 use crate::error::{Error, Result};
 use crate::format::{Context, Documents, axes, check_sizes, dtype, inside, json, names, object};
@@ -95,17 +95,18 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
         chunks,
         fill: Fill { bytes: Some(vec![0; size]), zarr2: json!(0) },
         order,
-        separator: b'/',
+        keys: Keys::plain(b'/'),
         dimension_names,
         attributes: Ok(attributes),
         kept: Kept::default(),
         stored: Stored {
-            separator: b'/',
+            keys: Keys::plain(b'/'),
+            placement: Placement::Object,
             reversed: !source_axes,
             envelope: Envelope::N5(content),
             chain,
             swaps: if size > 1 { vec![swap] } else { Vec::new() },
-            order,
+            axes: Vec::new(),
             narrow_text: false,
         },
         dtype,
@@ -155,7 +156,7 @@ pub fn most_frequent_labels(array: &Array) -> Option<Array> {
 /// Takes the chunks to be encoded by `filter`.
 fn keep(array: &mut Array, filter: Value, fill: Value) {
     array.dtype = DType::Object;
-    array.kept = Kept { filters: vec![filter], compressor: None, dtype: Some(json!("|O")) };
+    array.kept = Kept { filters: vec![filter], dtype: Some(json!("|O")), ..Kept::default() };
     array.fill = Fill { bytes: None, zarr2: fill };
 }
 
