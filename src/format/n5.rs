@@ -5,17 +5,21 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, Content, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Swap};
-use crate::codec::{Chain, config};
+use crate::array::{
+    Array, Content, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Shard, Stored, Swap,
+};
+use crate::codec::Chain;
 use crate::error::{Error, Result};
 use crate::format::{Context, Documents, axes, check_sizes, dtype, inside, json, names, object};
 use serde_json::{Map, Value, json};
+
+mod codecs;
 
 /// The document of a group or dataset.
 const DOCUMENT: &str = "attributes.json";
 
 /// Members that describe a dataset; all others are its attributes.
-const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs"];
+const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs", "shardSize"];
 
 /// The member by which Paintera tells that a dataset holds a label multiset for each element.
 const MULTISET: &str = "isLabelMultiset";
@@ -66,7 +70,8 @@ fn check_version(members: &Map<String, Value>) {
 
 fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
     let mut shape = axes(&members, "dimensions")?;
-    let mut chunks = axes(&members, "blockSize")?;
+    let layout = codecs::layout(&members)?;
+    let mut chunks = layout.block.clone();
     if shape.is_empty() {
         return Err(Error::corrupt("dimensions: an empty list"));
     }
@@ -80,7 +85,12 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
     let size = dtype.size().unwrap_or(0);
     check_sizes(&shape, &chunks, u64::try_from(size).unwrap_or(u64::MAX))?;
     let is_multiset = content == Content::Elements && size == 1 && members.get(MULTISET) == Some(&json!(true));
-    let chain = Chain::new(config::from_n5(&members)?)?;
+    let placement = placement(&layout, source_axes);
+    // Without a header, the elements of a whole block, and texts as Zarr has them.
+    let envelope = if layout.header { Envelope::N5(content) } else { Envelope::None };
+    if !layout.header && content == Content::Object {
+        return Err(Error::unsupported("objects without a block header"));
+    }
     let order = if source_axes { Order::F } else { Order::C };
     if !source_axes {
         shape.reverse();
@@ -101,11 +111,11 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
         kept: Kept::default(),
         stored: Stored {
             keys: Keys::plain(b'/'),
-            placement: Placement::Object,
+            placement,
             reversed: !source_axes,
-            envelope: Envelope::N5(content),
-            chain,
-            swaps: if size > 1 { vec![swap] } else { Vec::new() },
+            envelope,
+            chain: layout.chain,
+            swaps: if size > 1 && layout.big_endian { vec![swap] } else { Vec::new() },
             axes: Vec::new(),
             narrow_text: false,
         },
@@ -123,10 +133,35 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
     Ok(array)
 }
 
+/// Where blocks lie. The index of a shard has N5's first axis fastest: C order, once axes are reversed.
+fn placement(layout: &codecs::Layout, source_axes: bool) -> Placement {
+    if layout.shards.is_empty() {
+        return Placement::Object;
+    }
+    let quotients = |whole: &[u64], part: &[u64]| -> Vec<u64> {
+        let mut counts: Vec<u64> = whole.iter().zip(part).map(|(w, p)| w.checked_div(*p).unwrap_or(0)).collect();
+        if !source_axes {
+            counts.reverse();
+        }
+        counts
+    };
+    let rank = layout.block.len();
+    let level = |level: &codecs::Level| Shard {
+        parts: quotients(&level.shape, &level.part),
+        chunks: quotients(&level.part, &layout.block),
+        axes: if source_axes { (0..rank).rev().collect() } else { (0..rank).collect() },
+        at_start: level.at_start,
+        big_endian: level.big_endian,
+        index: level.index.clone(),
+        envelope: Chain::default(),
+    };
+    Placement::Shards(layout.shards.iter().map(level).collect())
+}
+
 /// Takes an array's blocks to hold as many numbers as their headers tell, whatever their shapes are: nothing that Zarr can spell. The
 /// metadata names an encoding that no reader takes for another.
 pub fn make_varlength(array: &mut Array) {
-    let Some(size) = array.dtype.size() else { return };
+    let Some(size) = array.dtype.size().filter(|_| array.stored.envelope == Envelope::N5(Content::Elements)) else { return };
     let mut spelled = dtype::spell(&array.dtype);
     array.stored.envelope = Envelope::N5(Content::Varlength(size));
     describe(array, json!({"mode": "varlength", "dtype": spelled}));
