@@ -16,6 +16,8 @@ use crate::view::names;
 
 /// Most blocks whose header is looked at to tell what a dataset holds.
 const PROBES: u32 = 8;
+/// So few elements in a block do not tell that each has one number.
+const FEW: usize = 64;
 /// Most directories listed to find them.
 const LISTINGS: u32 = 64;
 
@@ -100,11 +102,13 @@ fn elements(array: &Array, header: &BlockHeader, block_size: &[u64], encoded: &[
 
 /// As many numbers as the header says, in the order they are stored in.
 fn varlength(array: &Array, header: &BlockHeader, block_size: &[u64], item: usize, encoded: &[u8]) -> Result<Vec<u8>> {
-    // A block that happens to have as many numbers as elements is written in the mode of those.
-    let stored = shape(header, block_size)?;
+    if header.mode == Mode::Object {
+        return Err(Error::corrupt("a block that holds a serialised object in a dataset of numbers"));
+    }
     let count = match header.count {
         Some(count) => usize::try_from(count).ok(),
-        None => stored.iter().try_fold(1usize, |n, &d| n.checked_mul(d)),
+        // A block that happens to have as many numbers as elements is written in the mode of those.
+        None => shape(header, block_size)?.iter().try_fold(1usize, |n, &d| n.checked_mul(d)),
     };
     let length = count.and_then(|n| n.checked_mul(item)).filter(|&n| n <= variable());
     let length = length.ok_or_else(|| {
@@ -132,8 +136,8 @@ fn object(array: &Array, header: &BlockHeader, encoded: &[u8], rank: usize) -> R
 
 /// Whether the blocks of a numeric dataset hold other numbers of elements than their shapes have, as far as its first ones tell.
 ///
-/// Nothing in the metadata says it. The first block is looked at and, where it is absent or could be either, some more. What a
-/// dataset is taken for decides what its blocks may be; so a wrong guess leads to errors, not to wrong bytes.
+/// Nothing in the metadata says it. The first block is looked at and, where it is absent or damaged or could be either, some more. What
+/// a dataset is taken for decides what its blocks may be; so a wrong guess leads to errors, not to wrong bytes.
 pub fn is_varlength(store: &dyn Store, directory: &Key, array: &Array) -> bool {
     if array.stored.envelope != Envelope::N5(Content::Elements) || !matches!(array.stored.placement, Placement::Object) {
         return false;
@@ -145,12 +149,20 @@ pub fn is_varlength(store: &dyn Store, directory: &Key, array: &Array) -> bool {
         let length = u64::try_from(n5::header_length(rank)).ok()?;
         store.get(key, Range::Part { offset: 0, length }, None, length, &mut bytes).ok()?;
         let header = n5::block_header(&bytes, rank).ok()?;
-        let stored = n5::stored_shape(&header, &block_size).ok()?;
+        let stored = n5::stored_shape(&header, &block_size);
         match header.mode {
-            Mode::Default => Some(false),
-            Mode::Varlength if n5::check_count(&header, &stored).is_err() => Some(true),
-            // z5 always writes this mode where it writes variable lengths, so this can be one of those.
-            _ => None,
+            // A few numbers can be as many as elements by chance.
+            Mode::Default => (stored.ok()?.iter().product::<usize>() > FEW).then_some(false),
+            // z5 writes every block of a dataset in this mode, and one can have as many numbers as elements.
+            Mode::Varlength if stored.is_ok_and(|stored| n5::check_count(&header, &stored).is_ok()) => None,
+            // A damaged header is no reason to take the whole dataset for something else.
+            Mode::Varlength => {
+                let mut encoded = Vec::new();
+                let limit = limits::encoded(limits::VARIABLE_CHUNK);
+                store.get(key, Range::All, None, limit, &mut encoded).ok()?;
+                varlength(array, &header, &block_size, array.dtype.size()?, &encoded).is_ok().then_some(true)
+            }
+            Mode::Object => None,
         }
     };
     let first = directory.join(names::stored(array, &vec![0; rank]));
