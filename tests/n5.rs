@@ -116,7 +116,8 @@ fn the_first_blocks_tell() {
     assert!(told(&[("1/1", &long)]));
     assert!(told(&[("0/0", &either), ("0/1", &long)]));
     assert!(!told(&[("0/0", &either), ("0/1", &either)]));
-    assert!(told(&[("0/0", &whole), ("0/1", &long)]));
+    assert!(!told(&[("0/0", &whole), ("0/1", &long)]));
+    assert!(told(&[("0/0", &block(0, &[1, 1], None, &[0; 2])), ("0/1", &long)]));
     let damaged = block(1, &[3, 2], Some(u32::MAX - 15), &[0; 2]);
     assert!(!told(&[("0/0", &damaged), ("0/1", &whole)]));
     assert!(told(&[("0/0", &damaged), ("0/1", &long)]));

@@ -17,7 +17,7 @@ use crate::view::names;
 /// Most blocks whose header is looked at to tell what a dataset holds.
 const PROBES: u32 = 8;
 /// So few elements in a block do not tell that each has one number.
-const FEW: usize = 64;
+const FEW: usize = 4;
 /// Most directories listed to find them.
 const LISTINGS: u32 = 64;
 
