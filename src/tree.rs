@@ -81,6 +81,8 @@ pub struct Directory {
     pub modified: SystemTime,
     /// What a person should know of how the directory was understood.
     pub notice: Option<String>,
+    /// Whether the source has no such directory: another view of the array at `key`, see [`Tree::derived`].
+    pub is_derived: bool,
 }
 
 impl Directory {
@@ -117,6 +119,9 @@ pub struct Tree {
     inventories: Mutex<lru::LruCache<Key, (Instant, marks::Found)>>,
     said: Mutex<lru::LruCache<u64, ()>>,
 }
+
+/// Name of the array that is shown below a dataset of label multisets.
+pub const DERIVED: &str = "most_frequent_label";
 
 /// Said of an array that does not tell how its chunks are named.
 const NESTED: &str = ".zarray has no dimension_separator, but the chunks lie in directories; shown as with \"/\"";
@@ -214,6 +219,11 @@ impl Tree {
         {
             array.narrow();
         }
+        if let Ok(Node::Array(array)) = &mut node
+            && chunk::is_varlength(&*self.store, key, array)
+        {
+            format::n5::make_varlength(array);
+        }
         let format = match &node {
             Ok(Node::Directory) => None,
             Ok(Node::Group(group)) => Some(group.format),
@@ -235,7 +245,25 @@ impl Tree {
         };
         let (modified, below) = (modified.unwrap_or(meta.modified), Below { format, pyramid: self.pyramid(key, &node) });
         let above = above.pyramid.clone();
-        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice })
+        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice, is_derived: false })
+    }
+
+    /// The array that is shown as `name` below a dataset though the source has no such directory: [`DERIVED`], the most frequent
+    /// label of each element of a dataset of label multisets.
+    pub fn derived(&self, directory: &Directory, name: &[u8]) -> Option<Directory> {
+        let labels = format::n5::most_frequent_labels(directory.array()?).filter(|_| name == DERIVED.as_bytes())?;
+        let node = Node::Array(Box::new(labels));
+        Some(Directory {
+            key: directory.key.clone(),
+            documents: shown(&directory.key, &node, directory.flavour, false, false),
+            node: Ok(node),
+            below: directory.below.clone(),
+            above: directory.above.clone(),
+            flavour: directory.flavour,
+            modified: directory.modified,
+            notice: None,
+            is_derived: true,
+        })
     }
 
     /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
