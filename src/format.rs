@@ -11,6 +11,7 @@ pub mod fill;
 pub mod json;
 pub mod n5;
 pub mod nczarr;
+pub mod scales;
 pub mod zarr2;
 
 use crate::array::{Format, Node};

@@ -3,6 +3,8 @@
 //! A directory is opened by fetching the documents that formats put there, and by rendering the documents that the mount shows
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
+mod scales;
+
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
@@ -36,6 +38,8 @@ impl Options {
 pub struct Below {
     /// They belong to this format when they have no document of their own.
     pub format: Option<Format>,
+    /// What they are levels of, if their group may be a scale pyramid.
+    pyramid: Option<Arc<scales::Pyramid>>,
 }
 
 /// A document as the mount shows it.
@@ -56,6 +60,8 @@ pub struct Directory {
     pub node: Result<Node>,
     /// What it tells the directories below it.
     pub below: Below,
+    /// What it is a level of, perhaps.
+    above: Option<Arc<scales::Pyramid>>,
     /// Which documents it shows.
     flavour: Flavour,
     /// Documents shown.
@@ -146,7 +152,12 @@ impl Tree {
         let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
-            node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
+            node = Ok(Node::Group(Group {
+                format: Format::N5,
+                attributes: Ok(Attributes::new()),
+                consolidated: false,
+                multiscale: None,
+            }));
         }
         let mut notice = None;
         match self.has_nested_chunks(key, &node, &documents) {
@@ -182,24 +193,31 @@ impl Tree {
         {
             array.name_as_zarr2();
         }
+        if let Ok(Node::Array(array)) = &mut node {
+            self.name_axes(key, array, above);
+        }
         let documents = match &node {
-            Ok(node) => shown(key, node, flavour),
+            Ok(node) => shown(key, node, flavour, self.depends_on_levels(key, node, above)),
             Err(e) => broken(flavour, e),
         };
-        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format });
-        Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notice, is_derived: false })
+        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format, pyramid: self.pyramid(key, &node) });
+        let above = above.pyramid.clone();
+        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice, is_derived: false })
     }
 
     /// The array that is shown as `name` below a dataset though the source has no such directory: [`DERIVED`], the most frequent
     /// label of each element of a dataset of label multisets.
     pub fn derived(&self, directory: &Directory, name: &[u8]) -> Option<Directory> {
         let labels = format::n5::most_frequent_labels(directory.array()?).filter(|_| name == DERIVED.as_bytes())?;
-        let node = Node::Array(Box::new(labels));
+        let (key, node) = (directory.key.clone(), Node::Array(Box::new(labels)));
+        let above = Below { format: directory.below.format, pyramid: directory.above.clone() };
+        let late = self.depends_on_levels(&key, &node, &above);
         Some(Directory {
-            key: directory.key.clone(),
-            documents: shown(&directory.key, &node, directory.flavour),
+            documents: shown(&key, &node, directory.flavour, late),
+            key,
             node: Ok(node),
-            below: directory.below.clone(),
+            below: Below { format: directory.below.format, pyramid: None },
+            above: above.pyramid,
             flavour: directory.flavour,
             modified: directory.modified,
             notice: None,
@@ -242,8 +260,9 @@ impl Tree {
     pub fn document(&self, directory: &Directory, name: &[u8]) -> Option<(&'static str, Result<Arc<Vec<u8>>>)> {
         let document = directory.documents.iter().find(|d| d.name.as_bytes() == name)?;
         let content = document.content.get_or_init(|| {
-            let content = match document.name {
-                ".zgroup" => self.zgroup(directory),
+            let content = match (document.name, directory.below.format) {
+                (name, Some(Format::N5)) => self.pyramid_document(directory, name),
+                (".zgroup", _) => self.zgroup(directory),
                 _ => self.consolidated(directory),
             };
             content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)))
@@ -385,8 +404,8 @@ impl Tree {
 }
 
 /// The documents of a node; those that need more than the node are made when they are first looked at.
-fn shown(key: &Key, node: &Node, flavour: Flavour) -> Vec<Document> {
-    let late = view::late_documents(node, flavour);
+fn shown(key: &Key, node: &Node, flavour: Flavour, levels: bool) -> Vec<Document> {
+    let late = view::late_documents(node, flavour, levels);
     let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
     for (name, content) in
         view::documents(node, flavour, nczarr::Survey::ALL).into_iter().filter(|(name, _)| !late.contains(name))

@@ -2,6 +2,7 @@
 
 pub mod names;
 pub mod nczarr;
+pub mod ome;
 pub mod zarr2;
 pub mod zarr3;
 
@@ -40,12 +41,17 @@ pub fn documents(node: &Node, flavour: Flavour, survey: Survey<'_>) -> Vec<(&'st
 /// Name of Zarr v3's document, which holds consolidated metadata as well.
 pub const ZARR3: &str = "zarr.json";
 
-/// The documents of a node that need more than the node itself: consolidated metadata, and the arrays that an NCZarr group
-/// lists. They are made when they are first looked at.
-pub fn late_documents(node: &Node, flavour: Flavour) -> Vec<&'static str> {
+/// The documents of a node that need more than the node itself: consolidated metadata, the arrays that an NCZarr group
+/// lists, and what `levels`, those of a scale pyramid of N5, decide: the attributes of the group, and the axes of its arrays in
+/// Zarr v3. They are made when they are first looked at.
+pub fn late_documents(node: &Node, flavour: Flavour, levels: bool) -> Vec<&'static str> {
+    if flavour == Flavour::Zarr3 && levels {
+        return vec![ZARR3];
+    }
     let Node::Group(group) = node else { return Vec::new() };
     let is_nczarr = group.attributes.as_ref().is_ok_and(|a| a.contains_key("_nczarr_group"));
     match flavour {
+        Flavour::Zarr2 if levels => vec![".zattrs"],
         Flavour::Zarr2 => group.consolidated.then_some(CONSOLIDATED).into_iter().chain(is_nczarr.then_some(".zgroup")).collect(),
         Flavour::Zarr3 => group.consolidated.then_some(ZARR3).into_iter().collect(),
     }

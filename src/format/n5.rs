@@ -10,13 +10,13 @@ use crate::array::{
 };
 use crate::codec::Chain;
 use crate::error::{Error, Result};
-use crate::format::{Context, Documents, axes, check_sizes, dtype, inside, json, names, object};
+use crate::format::{Context, Documents, axes, check_sizes, dtype, inside, json, names, object, scales};
 use serde_json::{Map, Value, json};
 
 mod codecs;
 
 /// The document of a group or dataset.
-const DOCUMENT: &str = "attributes.json";
+pub const DOCUMENT: &str = "attributes.json";
 
 /// Members that describe a dataset; all others are its attributes.
 const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs", "shardSize"];
@@ -42,20 +42,21 @@ const MAJOR: u64 = 4;
 /// For a document that cannot be read or contradicts itself, named.
 pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> {
     let inherited = context.parent == Some(Format::N5) || context.only == Some(Format::N5);
-    let Some(members) = object(documents, DOCUMENT)? else {
+    let Some(mut members) = object(documents, DOCUMENT)? else {
         return Ok(inherited.then(|| Node::Group(group(Map::new()))));
     };
     check_version(&members);
     // A multi-resolution group of BigDataViewer has a dataType but no dimensions.
     let dataset = members.contains_key("dimensions") && (members.contains_key("blockSize") || members.contains_key("dataType"));
     if !dataset {
+        scales::reorder_ome(&mut members, context.source_axes);
         return Ok(Some(Node::Group(group(members))));
     }
     array(members, context.source_axes).map(|array| Some(Node::Array(Box::new(array)))).map_err(|e| inside(DOCUMENT, e))
 }
 
 fn group(attributes: Map<String, Value>) -> Group {
-    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false }
+    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false, multiscale: None }
 }
 
 /// Newer versions are read as well as they can be: what matters is in each dataset's own members.
