@@ -252,13 +252,15 @@ impl Tree {
     /// label of each element of a dataset of label multisets.
     pub fn derived(&self, directory: &Directory, name: &[u8]) -> Option<Directory> {
         let labels = format::n5::most_frequent_labels(directory.array()?).filter(|_| name == DERIVED.as_bytes())?;
-        let node = Node::Array(Box::new(labels));
+        let (key, node) = (directory.key.clone(), Node::Array(Box::new(labels)));
+        let above = Below { format: directory.below.format, pyramid: directory.above.clone() };
+        let late = self.depends_on_levels(&key, &node, &above);
         Some(Directory {
-            key: directory.key.clone(),
-            documents: shown(&directory.key, &node, directory.flavour, false, false),
+            documents: shown(&key, &node, directory.flavour, late, false),
+            key,
             node: Ok(node),
-            below: directory.below.clone(),
-            above: directory.above.clone(),
+            below: Below { format: directory.below.format, pyramid: None },
+            above: above.pyramid,
             flavour: directory.flavour,
             modified: directory.modified,
             notice: None,

@@ -3,7 +3,7 @@
 //! Only a group with a level `s0`, or with a list of levels, is looked at further, and that when one of its documents is first looked
 //! at. What cannot be understood leaves the group without a pyramid, with a warning: its arrays are shown all the same.
 
-use super::{Below, Directory, Tree};
+use super::{Below, DERIVED, Directory, Tree};
 use crate::array::scales::Multiscale;
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::error::{Error, Kind, Result};
@@ -78,7 +78,10 @@ impl Tree {
             }
             Node::Array(array) if array.format == Format::N5 && array.dimension_names.is_none() => {
                 let found = directory.above.as_ref().and_then(|pyramid| self.found(pyramid));
-                let is_this = |path: &str| last(&directory.key) == Some(path);
+                let is_this = |path: &str| {
+                    let path = path.strip_suffix(DERIVED).and_then(|path| path.strip_suffix('/')).unwrap_or(path);
+                    last(&directory.key) == Some(path)
+                };
                 let Some(found) = found.filter(|found| found.levels.iter().any(|level| is_this(&level.path))) else {
                     return Ok(Cow::Borrowed(node));
                 };
@@ -124,7 +127,12 @@ impl Tree {
                 Err(e) if e.kind() == Kind::NotFound && !must_be_there => break,
                 Err(e) => return Err(Error::new(e.kind(), format!("{path}: {}", e.reason()))),
                 Ok(directory) => match directory.node {
-                    Ok(Node::Array(array)) => levels.push((path, *array)),
+                    Ok(Node::Array(array)) => match format::n5::most_frequent_labels(&array) {
+                        Some(labels) => levels.push((format!("{path}/{DERIVED}"), labels)),
+                        None if array.kept.is_empty() => levels.push((path, *array)),
+                        // Nothing that a viewer could show.
+                        None => return Ok(None),
+                    },
                     Err(e) => return Err(Error::new(e.kind(), format!("{path}: {}", e.reason()))),
                     // A group that is called so, as a sample might be.
                     Ok(_) if levels.is_empty() => return Ok(None),

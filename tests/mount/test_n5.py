@@ -102,6 +102,18 @@ def test_label_multisets_have_an_array_of_the_most_frequent_labels(name, version
         zarr.open_array(str(view / name), mode="r", zarr_format=int(version))[...]
 
 
+@BOTH
+def test_a_pyramid_of_label_multisets_is_one_of_labels(version, mount):
+    view = mount(rare() / "labels.n5", "--zarr", version)
+    shown = attributes(view / "data")
+    (scales,) = (shown["ome"] if version == "3" else shown)["multiscales"]
+    assert [level["path"] for level in scales["datasets"]] == ["s0/most_frequent_label", "s1/most_frequent_label"]
+    group = zarr.open_group(str(view / "data"), mode="r", zarr_format=int(version))
+    for level in scales["datasets"]:
+        want = values(truth("labels.n5")[f"data/{level['path'].split('/')[0]}"], "<u8", "c")
+        assert np.array_equal(group[level["path"]][...], want)
+
+
 def test_a_name_that_the_source_has_is_the_source_s(room, mount):
     import shutil
 
