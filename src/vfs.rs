@@ -209,7 +209,7 @@ impl Vfs {
     }
 
     fn announce(&self, dir: &Dir) {
-        if let Some(notice) = dir.directory.notice {
+        if let Some(notice) = &dir.directory.notice {
             let text = format!("{}: {notice}", dir.directory.key);
             if self.reported.lock().put(digest(&text), ()).is_none() {
                 log::warn!("{text}");
@@ -415,8 +415,10 @@ impl Vfs {
 
     /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
     fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
-        format::DOCUMENTS.iter().any(|d| d.as_bytes() == name)
-            || (name == b"zarr.json" && !matches!(directory.node, Ok(crate::array::Node::Directory)))
+        // In a directory of no format a file of that name is someone else's.
+        let foreign = matches!(directory.node, Ok(crate::array::Node::Directory));
+        let is_document = format::DOCUMENTS.iter().any(|d| d.as_bytes() == name);
+        is_document && !(foreign && name == b"attributes.json") || name == b"zarr.json" && !foreign
     }
 
     /// The kernel gives back `count` lookups of `inode`.

@@ -10,7 +10,7 @@ use crate::array::{
 };
 use crate::codec::Chain;
 use crate::error::{Error, Result};
-use crate::format::{Context, Documents, axes, check_sizes, dtype, inside, json, names, object, scales};
+use crate::format::{Context, Documents, axes, check_sizes, document, dtype, inside, json, names, object, scales};
 use serde_json::{Map, Value, json};
 
 mod codecs;
@@ -42,10 +42,15 @@ const MAJOR: u64 = 4;
 /// For a document that cannot be read or contradicts itself, named.
 pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> {
     let inherited = context.parent == Some(Format::N5) || context.only == Some(Format::N5);
-    let Some(mut members) = object(documents, DOCUMENT)? else {
+    let Some(bytes) = document(documents, DOCUMENT)? else {
         return Ok(inherited.then(|| Node::Group(group(Map::new()))));
     };
-    check_version(&members);
+    let mut members = match json::parse(bytes).map_err(|e| inside(DOCUMENT, e))? {
+        Value::Object(members) => members,
+        // Outside of a container it is someone else's file.
+        _ if !inherited => return Ok(None),
+        other => return Err(Error::corrupt(format!("{DOCUMENT}: {} where an object is expected", json::kind(&other)))),
+    };
     // A multi-resolution group of BigDataViewer has a dataType but no dimensions.
     let dataset = members.contains_key("dimensions") && (members.contains_key("blockSize") || members.contains_key("dataType"));
     if !dataset {
@@ -59,14 +64,13 @@ fn group(attributes: Map<String, Value>) -> Group {
     Group { format: Format::N5, attributes: Ok(attributes), consolidated: false, multiscale: None }
 }
 
-/// Newer versions are read as well as they can be: what matters is in each dataset's own members.
-fn check_version(members: &Map<String, Value>) {
-    if let Some(version) = members.get("n5") {
-        let major = version.as_str().and_then(|v| v.split('.').next()).and_then(|m| m.parse::<u64>().ok());
-        if major.is_some_and(|m| m > MAJOR) {
-            log::warn!("{DOCUMENT}: version {} of N5 is newer than {MAJOR}, the newest known", json::cite(version));
-        }
-    }
+/// What a person should know of a version that is newer than any known one. It is read as well as it can be: what matters is in
+/// each dataset's own members.
+pub fn newer_version(documents: &Documents) -> Option<String> {
+    let members = object(documents, DOCUMENT).ok().flatten()?;
+    let version = members.get("n5")?;
+    let major = version.as_str().and_then(|v| v.split('.').next()).and_then(|m| m.parse::<u64>().ok())?;
+    (major > MAJOR).then(|| format!("{DOCUMENT}: version {} of N5 is newer than {MAJOR}, the newest known", json::cite(version)))
 }
 
 fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {

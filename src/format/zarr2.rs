@@ -27,7 +27,7 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> 
         match array(documents) {
             Ok(array) => return Ok(Some(Node::Array(Box::new(array)))),
             Err(e) if !is_group => return Err(e),
-            Err(e) => log::warn!("{e}; the directory is shown as the group that .zgroup says it is"),
+            Err(_) => {}
         }
     }
     let side_object = documents.contains_key(".nczgroup");
@@ -36,6 +36,13 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> 
         return group(documents).map(|group| Some(Node::Group(group)));
     }
     Ok(None)
+}
+
+/// What a person should know of a group that holds an array's document too, which cannot be read.
+pub fn passed_over(documents: &Documents) -> Option<String> {
+    let is_group = documents.contains_key(".zarray") && documents.contains_key(".zgroup");
+    let e = is_group.then(|| array(documents).err()).flatten()?;
+    Some(format!("{e}; the directory is shown as the group that .zgroup says it is"))
 }
 
 fn group(documents: &Documents) -> Result<Group> {

@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, json, scales};
 use crate::limits;
 use crate::store::{Key, Range};
-use crate::view::{self, nczarr::Survey};
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 /// Most levels that are looked at: each halves the one before, and no axis has 2^62 elements.
@@ -67,29 +67,30 @@ impl Tree {
         }
     }
 
-    /// The document of a node of N5 that tells of its scale pyramid.
-    pub(super) fn pyramid_document(&self, directory: &Directory, name: &str) -> Result<Vec<u8>> {
-        let mut node = directory.node.clone()?;
-        match &mut node {
-            Node::Group(group) => {
+    /// A node with what the scale pyramid tells that it belongs to, where it belongs to one of N5.
+    pub(super) fn leveled<'a>(&self, directory: &'a Directory) -> Result<Cow<'a, Node>> {
+        let node = directory.node.as_ref().map_err(Clone::clone)?;
+        match node {
+            Node::Group(group) if group.format == Format::N5 => {
                 let pyramid = directory.below.pyramid.as_ref().filter(|pyramid| !scales::is_ome(&pyramid.own));
-                group.multiscale = pyramid.and_then(|pyramid| self.found(pyramid).cloned());
+                let multiscale = pyramid.and_then(|pyramid| self.found(pyramid).cloned());
+                Ok(Cow::Owned(Node::Group(Group { multiscale, ..group.clone() })))
             }
-            Node::Array(array) => {
+            Node::Array(array) if array.format == Format::N5 && array.dimension_names.is_none() => {
                 let found = directory.above.as_ref().and_then(|pyramid| self.found(pyramid));
                 let is_this = |path: &str| {
                     let path = path.strip_suffix(DERIVED).and_then(|path| path.strip_suffix('/')).unwrap_or(path);
                     last(&directory.key) == Some(path)
                 };
-                if let Some(found) = found.filter(|found| found.levels.iter().any(|level| is_this(&level.path))) {
-                    array.dimension_names = Some(found.axes.iter().map(|axis| Some(axis.name.clone())).collect());
-                }
+                let Some(found) = found.filter(|found| found.levels.iter().any(|level| is_this(&level.path))) else {
+                    return Ok(Cow::Borrowed(node));
+                };
+                let mut array = array.clone();
+                array.dimension_names = Some(found.axes.iter().map(|axis| Some(axis.name.clone())).collect());
+                Ok(Cow::Owned(Node::Array(array)))
             }
-            Node::Directory => {}
+            _ => Ok(Cow::Borrowed(node)),
         }
-        let found = view::documents(&node, directory.flavour, Survey::ALL).into_iter().find(|(n, _)| *n == name);
-        // What was announced is there.
-        found.map_or_else(|| Ok(b"{}\n".to_vec()), |(_, content)| content)
     }
 
     fn found<'a>(&self, pyramid: &'a Pyramid) -> Option<&'a Multiscale> {

@@ -47,7 +47,10 @@ fn zgroup(attributes: &Result<Attributes>, survey: Survey<'_>) -> Map<String, Va
 fn zarray(array: &Array) -> Map<String, Value> {
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
-    put("chunks", json!(array.chunks));
+    // netCDF's scalars have one element along one axis; netcdf-c passes over an array without axes.
+    let scalar = array.shape.is_empty() && nczarr::is_scalar(array);
+    let lengths = |lengths: &[u64]| if scalar { json!([1]) } else { json!(lengths) };
+    put("chunks", lengths(&array.chunks));
     put("compressor", array.kept.compressor.clone().unwrap_or(Value::Null));
     put("dimension_separator", json!(char::from(array.keys.separator)));
     put("dtype", array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)));
@@ -66,7 +69,7 @@ fn zarray(array: &Array) -> Map<String, Value> {
             Order::F => json!("F"),
         },
     );
-    put("shape", json!(array.shape));
+    put("shape", lengths(&array.shape));
     put("zarr_format", json!(2));
     if let Ok(attributes) = &array.attributes {
         members.extend(nczarr::array_members(attributes));
