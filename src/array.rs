@@ -2,8 +2,11 @@
 //!
 //! Everything here is in the order of axes that is *shown*; [`Stored`] says what differs in the store. No I/O.
 
+pub mod scales;
+
 use crate::codec::Chain;
 use crate::error::Error;
+use scales::Multiscale;
 use serde_json::{Map, Value};
 
 /// Attributes by name, in the order of the source.
@@ -54,6 +57,8 @@ pub struct Group {
     pub attributes: Result<Attributes, Error>,
     /// Whether the source has consolidated metadata here.
     pub consolidated: bool,
+    /// The scale pyramid that its arrays make, where that is known; shown as OME-Zarr's `multiscales`.
+    pub multiscale: Option<Multiscale>,
 }
 
 /// An array, as it is shown.

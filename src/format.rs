@@ -12,6 +12,7 @@ pub mod json;
 pub mod n5;
 pub mod nczarr;
 pub mod nczarr3;
+pub mod scales;
 pub mod zarr2;
 
 use crate::array::{Format, Group, Node};

@@ -4,6 +4,7 @@
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
 mod marks;
+mod scales;
 
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::chunk;
@@ -48,6 +49,8 @@ impl Options {
 pub struct Below {
     /// They belong to this format when they have no document of their own.
     pub format: Option<Format>,
+    /// What they are levels of, if their group may be a scale pyramid.
+    pyramid: Option<Arc<scales::Pyramid>>,
 }
 
 /// A document as the mount shows it.
@@ -68,6 +71,8 @@ pub struct Directory {
     pub node: Result<Node>,
     /// What it tells the directories below it.
     pub below: Below,
+    /// What it is a level of, perhaps.
+    above: Option<Arc<scales::Pyramid>>,
     /// Which documents it shows.
     flavour: Flavour,
     /// Documents shown.
@@ -168,21 +173,11 @@ impl Tree {
         let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) {
-            match self.is_n5_root(key) {
-                Ok(false) => {}
-                Ok(true) => {
-                    node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
-                }
-                Err(e) => node = Err(e),
-            }
-        }
-        if matches!(node, Ok(Node::Directory)) && self.options.nczarr {
-            match self.holds_zarr_arrays(key) {
-                Ok(false) => {}
-                Ok(true) => {
-                    let group = Group { format: Format::Zarr2, attributes: Ok(Attributes::new()), consolidated: false };
-                    node = Ok(Node::Group(group));
-                }
+            let group =
+                |format| Node::Group(Group { format, attributes: Ok(Attributes::new()), consolidated: false, multiscale: None });
+            match self.format_below(key) {
+                Ok(Some(format)) => node = Ok(group(format)),
+                Ok(None) => {}
                 Err(e) => node = Err(e),
             }
         }
@@ -215,12 +210,16 @@ impl Tree {
         {
             array.name_as_zarr2();
         }
+        if let Ok(Node::Array(array)) = &mut node {
+            self.name_axes(key, array, above);
+        }
         let documents = match &node {
-            Ok(node) => shown(key, node, flavour, self.options.nczarr),
+            Ok(node) => shown(key, node, flavour, self.depends_on_levels(key, node, above), self.options.nczarr),
             Err(e) => broken(flavour, e),
         };
-        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format });
-        Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notice })
+        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format, pyramid: self.pyramid(key, &node) });
+        let above = above.pyramid.clone();
+        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice })
     }
 
     /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
@@ -296,6 +295,14 @@ impl Tree {
         Ok(wanted && self.peek_n5(key, PEEK_DEPTH, &mut { PEEKS })? == Some(true))
     }
 
+    /// The format of the group that a directory without documents is all the same, by what lies below it.
+    fn format_below(&self, key: &Key) -> Result<Option<Format>> {
+        if self.is_n5_root(key)? {
+            return Ok(Some(Format::N5));
+        }
+        Ok((self.options.nczarr && self.holds_zarr_arrays(key)?).then_some(Format::Zarr2))
+    }
+
     /// Whether what lies below `key` says that it belongs to an N5 container: yes, no, or nothing.
     fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Result<Option<bool>> {
         let names = match self.store.list(key) {
@@ -353,7 +360,7 @@ impl Tree {
             }
             match self.open_path(root, &path) {
                 Ok(directory) => {
-                    let node = self.marked(&directory).map(Cow::into_owned);
+                    let node = self.complete(&directory).map(Cow::into_owned);
                     nodes.push((path, node));
                 }
                 // Listed but not there: the tree itself is the truth.
@@ -364,13 +371,21 @@ impl Tree {
         }
         match root.flavour {
             Flavour::Zarr2 => Ok(view::consolidated_zarr2(&listed, &nodes)),
-            Flavour::Zarr3 => view::consolidated_zarr3(&*self.marked(root)?, &nodes),
+            Flavour::Zarr3 => view::consolidated_zarr3(&*self.complete(root)?, &nodes),
         }
+    }
+
+    /// A node as it is shown, with what other nodes decide: the pyramid that levels of N5 make, and invented marks of NCZarr.
+    fn complete<'a>(&self, directory: &'a Directory) -> Result<Cow<'a, Node>> {
+        let node = directory.node.as_ref().map_err(Clone::clone)?;
+        let is_n5 = directory.below.format == Some(Format::N5);
+        let node = if is_n5 { Cow::Owned(self.with_pyramid(directory, node)) } else { Cow::Borrowed(node) };
+        self.marked(directory, node)
     }
 
     /// A document that is made when it is first looked at.
     fn late(&self, directory: &Directory, name: &str) -> Result<Vec<u8>> {
-        let node = self.marked(directory)?;
+        let node = self.complete(directory)?;
         // A list of more than that many names is hostile: nothing below it is looked at.
         let left = std::cell::Cell::new(SURVEY);
         let inventory = match (&*node, self.options.nczarr && name == ".zgroup") {
@@ -386,7 +401,11 @@ impl Tree {
                 return false;
             }
             let child = directory.key.join(name).and_then(|key| self.open(&key, &directory.below));
-            child.is_ok_and(|child| child.array().is_some_and(nczarr::is_readable))
+            child.is_ok_and(|child| match &child.node {
+                Ok(Node::Array(array)) => nczarr::is_readable(array),
+                Ok(Node::Group(group)) => group.attributes.as_ref().is_ok_and(nczarr::are_readable),
+                _ => false,
+            })
         };
         // Only the root of a dataset tells of them.
         let is_root = matches!(&*node, Node::Group(Group { attributes: Ok(a), .. }) if a.contains_key("_nczarr_superblock"));
@@ -430,8 +449,8 @@ impl Tree {
 }
 
 /// The documents of a node; those that need more than the node are made when they are first looked at.
-fn shown(key: &Key, node: &Node, flavour: Flavour, invented: bool) -> Vec<Document> {
-    let late = view::late_documents(node, flavour, invented);
+fn shown(key: &Key, node: &Node, flavour: Flavour, levels: bool, invented: bool) -> Vec<Document> {
+    let late = view::late_documents(node, flavour, levels, invented);
     let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
     for (name, content) in
         view::documents(node, flavour, nczarr::Survey::ALL).into_iter().filter(|(name, _)| !late.contains(name))

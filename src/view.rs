@@ -3,6 +3,7 @@
 pub mod invented;
 pub mod names;
 pub mod nczarr;
+pub mod ome;
 pub mod zarr2;
 pub mod zarr3;
 
@@ -41,9 +42,10 @@ pub fn documents(node: &Node, flavour: Flavour, survey: Survey<'_>) -> Vec<(&'st
 /// Name of Zarr v3's document, which holds consolidated metadata as well.
 pub const ZARR3: &str = "zarr.json";
 
-/// The documents of a node that need more than the node itself: consolidated metadata, the arrays that an NCZarr group lists,
-/// and where NCZarr's marks are `invented`, all. They are made when they are first looked at.
-pub fn late_documents(node: &Node, flavour: Flavour, invented: bool) -> Vec<&'static str> {
+/// The documents of a node that need more than the node itself: consolidated metadata, the arrays that an NCZarr group
+/// lists, what `levels`, those of a scale pyramid of N5, decide (the attributes of the group, and the axes of its arrays in Zarr
+/// v3), and where NCZarr's marks are `invented`, all. They are made when they are first looked at.
+pub fn late_documents(node: &Node, flavour: Flavour, levels: bool, invented: bool) -> Vec<&'static str> {
     let group = match node {
         Node::Group(group) => Some(group),
         Node::Array(_) => None,
@@ -57,10 +59,10 @@ pub fn late_documents(node: &Node, flavour: Flavour, invented: bool) -> Vec<&'st
             names.extend(consolidated.then_some(CONSOLIDATED));
             names.extend((group.is_some() && (is_nczarr || invented)).then_some(".zgroup"));
             names.extend((group.is_none() && invented).then_some(".zarray"));
-            names.extend(invented.then_some(".zattrs"));
+            names.extend((group.is_some() && levels || invented).then_some(".zattrs"));
             names
         }
-        Flavour::Zarr3 => (consolidated || invented).then_some(ZARR3).into_iter().collect(),
+        Flavour::Zarr3 => (consolidated || levels || invented).then_some(ZARR3).into_iter().collect(),
     }
 }
 

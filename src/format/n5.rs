@@ -8,11 +8,11 @@
 use crate::array::{Array, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Swap};
 use crate::codec::{Chain, config};
 use crate::error::{Error, Result};
-use crate::format::{Context, Documents, axes, check_sizes, document, inside, json, names, object};
+use crate::format::{Context, Documents, axes, check_sizes, document, inside, json, names, object, scales};
 use serde_json::{Map, Value, json};
 
 /// The document of a group or dataset.
-const DOCUMENT: &str = "attributes.json";
+pub const DOCUMENT: &str = "attributes.json";
 
 /// Members that describe a dataset; all others are its attributes.
 const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs"];
@@ -29,7 +29,7 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> 
     let Some(bytes) = document(documents, DOCUMENT)? else {
         return Ok(inherited.then(|| Node::Group(group(Map::new()))));
     };
-    let members = match json::parse(bytes).map_err(|e| inside(DOCUMENT, e))? {
+    let mut members = match json::parse(bytes).map_err(|e| inside(DOCUMENT, e))? {
         Value::Object(members) => members,
         // Outside of a container it is someone else's file.
         _ if !inherited => return Ok(None),
@@ -38,13 +38,14 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> 
     // A multi-resolution group of BigDataViewer has a dataType but no dimensions.
     let dataset = members.contains_key("dimensions") && (members.contains_key("blockSize") || members.contains_key("dataType"));
     if !dataset {
+        scales::reorder_ome(&mut members, context.source_axes);
         return Ok(Some(Node::Group(group(members))));
     }
     array(members, context.source_axes).map(|array| Some(Node::Array(Box::new(array)))).map_err(|e| inside(DOCUMENT, e))
 }
 
 fn group(attributes: Map<String, Value>) -> Group {
-    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false }
+    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false, multiscale: None }
 }
 
 /// What a person should know of a version that is newer than any known one. It is read as well as it can be: what matters is in

@@ -52,7 +52,7 @@ fn group(documents: &Documents) -> Result<Group> {
     }
     let members = members.unwrap_or_default();
     let attributes = attributes(documents).and_then(|found| nczarr::group_attributes(documents, &members, found));
-    Ok(Group { format: Format::Zarr2, attributes, consolidated: documents.contains_key(".zmetadata") })
+    Ok(Group { format: Format::Zarr2, attributes, consolidated: documents.contains_key(".zmetadata"), multiscale: None })
 }
 
 fn array(documents: &Documents) -> Result<Array> {

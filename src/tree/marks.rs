@@ -9,6 +9,7 @@ use crate::array::{Format, Group, Node};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, nczarr};
 use crate::store::{Key, ObjectKind};
+use crate::view;
 use crate::view::invented::Inventory;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,32 +22,32 @@ pub(super) const REMEMBERED: std::num::NonZeroUsize = std::num::NonZeroUsize::ne
 pub(super) type Found = Option<Arc<Inventory>>;
 
 impl Tree {
-    /// A node as it is shown: with invented marks where it has none and they are asked for.
-    pub(super) fn marked<'a>(&self, directory: &'a Directory) -> Result<Cow<'a, Node>> {
-        let node = directory.node.as_ref().map_err(Clone::clone)?;
+    /// A node with invented marks, where it has none and they are asked for.
+    pub(super) fn marked<'a>(&self, directory: &Directory, node: Cow<'a, Node>) -> Result<Cow<'a, Node>> {
         if !self.options.nczarr {
-            return Ok(Cow::Borrowed(node));
+            return Ok(node);
         }
-        match node {
+        match &*node {
             Node::Group(group) => {
-                let Some(inventory) = self.inventory(&directory.key)? else { return Ok(Cow::Borrowed(node)) };
-                let attributes = group.attributes.clone().map(|a| inventory.group_attributes(&a, directory.flavour));
-                Ok(Cow::Owned(Node::Group(Group { attributes, ..group.clone() })))
+                let Some(inventory) = self.inventory(&directory.key)? else { return Ok(node) };
+                let shown = view::ome::shown(group, directory.flavour);
+                let attributes = shown.map(|shown| inventory.group_attributes(&shown, directory.flavour));
+                Ok(Cow::Owned(Node::Group(Group { attributes, multiscale: None, ..group.clone() })))
             }
             Node::Array(array) => {
-                let Some((above, name)) = directory.key.split_last() else { return Ok(Cow::Borrowed(node)) };
-                let (Some(inventory), Ok(name)) = (self.inventory(&above)?, std::str::from_utf8(name)) else {
-                    return Ok(Cow::Borrowed(node));
-                };
-                let mut array = array.clone();
+                let Some((above, name)) = directory.key.split_last() else { return Ok(node) };
+                let (Some(inventory), Ok(name)) = (self.inventory(&above)?, std::str::from_utf8(name)) else { return Ok(node) };
                 let attributes = array.attributes.as_ref().ok();
-                match attributes.and_then(|a| inventory.array_attributes(name, &array, a, directory.flavour)) {
-                    Some(attributes) => array.attributes = Ok(attributes),
-                    None => return Ok(Cow::Borrowed(node)),
+                match attributes.and_then(|a| inventory.array_attributes(name, array, a, directory.flavour)) {
+                    Some(attributes) => {
+                        let mut array = array.clone();
+                        array.attributes = Ok(attributes);
+                        Ok(Cow::Owned(Node::Array(array)))
+                    }
+                    None => Ok(node),
                 }
-                Ok(Cow::Owned(Node::Array(array)))
             }
-            Node::Directory => Ok(Cow::Borrowed(node)),
+            Node::Directory => Ok(node),
         }
     }
 
@@ -99,7 +100,7 @@ impl Tree {
                 (Ok(name), Ok(Node::Array(array))) => inventory.add_array(name, array),
                 (_, Ok(Node::Group(group))) if is_marked(group) => Err("it has marks of NCZarr already"),
                 (_, Ok(Node::Group(Group { attributes: Err(_), .. }))) => Err("its attributes cannot be read"),
-                (Ok(name), Ok(Node::Group(_))) => inventory.add_group(name),
+                (Ok(name), Ok(Node::Group(Group { attributes: Ok(attributes), .. }))) => inventory.add_group(name, attributes),
                 (Err(_), Ok(_)) => Err("netCDF does not allow the name"),
                 (_, Err(e)) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => {
                     Err("it cannot be understood")

@@ -5,11 +5,12 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, Attributes, Group, Node, Order};
+use crate::array::{Array, Attributes, Node, Order};
 use crate::error::Result;
 use crate::format::dtype;
 use crate::format::json::{NonFinite, render};
 use crate::view::nczarr::{self, Survey};
+use crate::view::{Flavour, ome};
 use serde_json::{Map, Value, json};
 
 /// The documents of a node by name. One that cannot be rendered is there, with the reason.
@@ -23,12 +24,12 @@ pub fn documents(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<V
 pub(super) fn members(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<Value>)> {
     let (name, document, attributes) = match node {
         Node::Directory => return Vec::new(),
-        Node::Group(Group { attributes, .. }) => (".zgroup", zgroup(attributes, survey), attributes),
-        Node::Array(array) => (".zarray", zarray(array), &array.attributes),
+        Node::Group(group) => (".zgroup", zgroup(&group.attributes, survey), ome::shown(group, Flavour::Zarr2)),
+        Node::Array(array) => (".zarray", zarray(array), array.attributes.clone()),
     };
     let mut documents = vec![(name, Ok(Value::Object(document)))];
     if attributes.as_ref().map_or(true, |a: &Attributes| !a.is_empty()) {
-        documents.push((".zattrs", attributes.clone().map(Value::Object)));
+        documents.push((".zattrs", attributes.map(Value::Object)));
     }
     documents
 }

@@ -5,10 +5,11 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Field, Group, Keys, Node, Order, Style};
+use crate::array::{Array, DType, Field, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
 use crate::format::base64;
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
+use crate::view::{Flavour, ome};
 use serde_json::{Map, Value, json};
 
 /// The name of the attribute that `dimension_names` says again.
@@ -45,11 +46,11 @@ pub fn consolidated<'a>(root: &Node, nodes: impl IntoIterator<Item = (&'a str, &
 fn members(node: &Node) -> Result<Option<Map<String, Value>>> {
     match node {
         Node::Directory => Ok(None),
-        Node::Group(Group { attributes, .. }) => {
+        Node::Group(group) => {
             let mut members = Map::new();
             members.insert("zarr_format".to_owned(), json!(3));
             members.insert("node_type".to_owned(), json!("group"));
-            members.insert("attributes".to_owned(), Value::Object(attributes.clone()?));
+            members.insert("attributes".to_owned(), Value::Object(ome::shown(group, Flavour::Zarr3)?));
             Ok(Some(members))
         }
         Node::Array(array) => members_of(array).map(Some),
