@@ -360,7 +360,11 @@ impl Tree {
             }
             match self.open_path(root, &path) {
                 Ok(directory) => {
-                    let node = self.complete(&directory).map(Cow::into_owned);
+                    // The source's own words describe encoded bytes: they stand only for what cannot be read at all.
+                    let node = match &directory.node {
+                        Ok(_) => Ok(self.complete(&directory)?.into_owned()),
+                        Err(e) => Err(e.clone()),
+                    };
                     nodes.push((path, node));
                 }
                 // Listed but not there: the tree itself is the truth.

@@ -6,6 +6,7 @@ stores as other software wrote them, by the rules of the NCZarr specification.
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -110,7 +111,8 @@ def test_netcdf_reads_any_store(store, corpus, mount, room):
     everything = shown(view)
     # Of an array that lies in an array netCDF knows nothing.
     inside = {path for path in everything if any(str(above) in everything for above in Path(path).parents)}
-    arrays = {path: array for path, array in everything.items() if is_netcdf(array) and path not in inside}
+    legal = {path for path in everything if all(part[0].isalnum() or part[0] == "_" for part in Path(path).parts)}
+    arrays = {path: array for path, array in everything.items() if is_netcdf(array) and path in legal - inside}
     huge = [path for path, (meta, _) in arrays.items() if np.prod(meta["shape"], dtype=object) > HUGE]
     if huge:
         names = [name for path in huge for name in dimensions(arrays, {})[path]]
@@ -302,3 +304,38 @@ def test_zarr_3_has_the_marks_of_the_specification(mount, room):
     group = zarr.open_group(str(view.where), mode="r", zarr_format=3)
     for path, want in values.items():
         assert np.array_equal(group[path][...], want), path
+
+
+def test_what_is_odd_is_said_once(mount, room):
+    source = room / "source"
+    (source / "n5" / "x").mkdir(parents=True)
+    (source / "n5" / "attributes.json").write_text('{"n5": "99.0.0"}')
+    dataset = {"dimensions": [4], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}}
+    (source / "n5" / "x" / "attributes.json").write_text(json.dumps(dataset))
+    written(zarr.create_group(str(source / "z"), zarr_format=2), "v", (4,), (4,))
+    written(zarr.open_group(str(source / "z")), "gone", (4,), (4,))
+    zarr.consolidate_metadata(str(source / "z"), zarr_format=2)
+    shutil.rmtree(source / "z" / "gone")
+    view = mount(source, "--nczarr", "--refresh", "0")
+    for _ in range(3):
+        assert "gone/.zarray" not in json.loads((view / "z" / ".zmetadata").read_text())["metadata"]
+        assert (view / "n5" / "x" / ".zarray").exists()
+    assert view.text().count('lists "gone"') == 1
+    assert view.text().count("99.0.0") == 1
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '"text"', "7"])
+def test_a_file_of_someone_else_that_is_called_as_n5s_passes_through(text, mount, room):
+    written(zarr.create_group(str(room / "source" / "z"), zarr_format=2), "v", (4,), (4,))
+    (room / "source" / "attributes.json").write_text(text)
+    view = mount(room / "source")
+    assert (view / "attributes.json").read_text() == text
+    assert zarr.open_group(str(view / "z"), mode="r")["v"][...].tolist() == [1, 2, 3, 4]
+    view = mount(room / "source", "--format", "zarr2")
+    assert (view / "attributes.json").read_text() == text
+
+
+def test_a_store_that_is_not_looked_for_is_shown_as_it_is(corpus, mount):
+    view = mount(corpus.path("n5/rust.n5"), "--format", "zarr2")
+    for name in data.entries(corpus.path("n5/rust.n5")):
+        assert (view / name).read_bytes() == (corpus.path("n5/rust.n5") / name).read_bytes()
