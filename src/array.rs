@@ -185,7 +185,22 @@ pub enum Envelope {
     /// Nothing.
     None,
     /// The N5 block header, which also tells how much of a block at the array's edge is stored.
-    N5,
+    N5(Content),
+}
+
+/// What a block with an N5 header holds, and what is shown of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Elements in the shape that the header tells.
+    Elements,
+    /// As many numbers of so many bytes each as the header tells, whatever its shape is; shown as they are.
+    Varlength(usize),
+    /// A text for each element, ended by NUL; shown in Zarr's `vlen-utf8`.
+    Strings,
+    /// A serialised object; shown as it is.
+    Object,
+    /// A label multiset for each element; shown is its most frequent label.
+    LabelMultisets,
 }
 
 /// Where in an object the block of a chunk lies.

@@ -14,7 +14,6 @@ use crate::limits;
 use crate::store::{Key, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
 use parking_lot::Mutex;
-use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -81,6 +80,8 @@ pub struct Directory {
     pub modified: SystemTime,
     /// What a person should know of how the directory was understood.
     pub notice: Option<String>,
+    /// Whether the source has no such directory: another view of the array at `key`, see [`Tree::derived`].
+    pub is_derived: bool,
 }
 
 impl Directory {
@@ -117,6 +118,9 @@ pub struct Tree {
     inventories: Mutex<lru::LruCache<Key, (Instant, marks::Found)>>,
     said: Mutex<lru::LruCache<u64, ()>>,
 }
+
+/// Name of the array that is shown below a dataset of label multisets.
+pub const DERIVED: &str = "most_frequent_label";
 
 /// Said of an array that does not tell how its chunks are named.
 const NESTED: &str = ".zarray has no dimension_separator, but the chunks lie in directories; shown as with \"/\"";
@@ -198,6 +202,11 @@ impl Tree {
         {
             array.narrow();
         }
+        if let Ok(Node::Array(array)) = &mut node
+            && chunk::is_varlength(&*self.store, key, array)
+        {
+            format::n5::make_varlength(array);
+        }
         let format = match &node {
             Ok(Node::Directory) => None,
             Ok(Node::Group(group)) => Some(group.format),
@@ -219,7 +228,25 @@ impl Tree {
         };
         let (modified, below) = (modified.unwrap_or(meta.modified), Below { format, pyramid: self.pyramid(key, &node) });
         let above = above.pyramid.clone();
-        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice })
+        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice, is_derived: false })
+    }
+
+    /// The array that is shown as `name` below a dataset though the source has no such directory: [`DERIVED`], the most frequent
+    /// label of each element of a dataset of label multisets.
+    pub fn derived(&self, directory: &Directory, name: &[u8]) -> Option<Directory> {
+        let labels = format::n5::most_frequent_labels(directory.array()?).filter(|_| name == DERIVED.as_bytes())?;
+        let node = Node::Array(Box::new(labels));
+        Some(Directory {
+            key: directory.key.clone(),
+            documents: shown(&directory.key, &node, directory.flavour, false, false),
+            node: Ok(node),
+            below: directory.below.clone(),
+            above: directory.above.clone(),
+            flavour: directory.flavour,
+            modified: directory.modified,
+            notice: None,
+            is_derived: true,
+        })
     }
 
     /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
@@ -362,7 +389,7 @@ impl Tree {
                 Ok(directory) => {
                     // The source's own words describe encoded bytes: they stand only for what cannot be read at all.
                     let node = match &directory.node {
-                        Ok(_) => Ok(self.complete(&directory)?.into_owned()),
+                        Ok(_) => Ok(self.marked(&directory)?.into_owned()),
                         Err(e) => Err(e.clone()),
                     };
                     nodes.push((path, node));
@@ -375,21 +402,13 @@ impl Tree {
         }
         match root.flavour {
             Flavour::Zarr2 => Ok(view::consolidated_zarr2(&listed, &nodes)),
-            Flavour::Zarr3 => view::consolidated_zarr3(&*self.complete(root)?, &nodes),
+            Flavour::Zarr3 => view::consolidated_zarr3(&*self.marked(root)?, &nodes),
         }
-    }
-
-    /// A node as it is shown, with what other nodes decide: the pyramid that levels of N5 make, and invented marks of NCZarr.
-    fn complete<'a>(&self, directory: &'a Directory) -> Result<Cow<'a, Node>> {
-        let node = directory.node.as_ref().map_err(Clone::clone)?;
-        let is_n5 = directory.below.format == Some(Format::N5);
-        let node = if is_n5 { Cow::Owned(self.with_pyramid(directory, node)) } else { Cow::Borrowed(node) };
-        self.marked(directory, node)
     }
 
     /// A document that is made when it is first looked at.
     fn late(&self, directory: &Directory, name: &str) -> Result<Vec<u8>> {
-        let node = self.complete(directory)?;
+        let node = self.marked(directory)?;
         // A list of more than that many names is hostile: nothing below it is looked at.
         let left = std::cell::Cell::new(SURVEY);
         let inventory = match (&*node, self.options.nczarr && name == ".zgroup") {

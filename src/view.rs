@@ -42,9 +42,9 @@ pub fn documents(node: &Node, flavour: Flavour, survey: Survey<'_>) -> Vec<(&'st
 /// Name of Zarr v3's document, which holds consolidated metadata as well.
 pub const ZARR3: &str = "zarr.json";
 
-/// The documents of a node that need more than the node itself: consolidated metadata, the arrays that an NCZarr group
-/// lists, what `levels`, those of a scale pyramid of N5, decide (the attributes of the group, and the axes of its arrays in Zarr
-/// v3), and where NCZarr's marks are `invented`, all. They are made when they are first looked at.
+/// The documents of a node that need more than the node itself: consolidated metadata; the arrays that an NCZarr group lists;
+/// what `levels`, those of a scale pyramid of N5, decide: the attributes of the group, and the axes of its arrays in Zarr v3; and
+/// where NCZarr's marks are `invented`, all. They are made when they are first looked at.
 pub fn late_documents(node: &Node, flavour: Flavour, levels: bool, invented: bool) -> Vec<&'static str> {
     let group = match node {
         Node::Group(group) => Some(group),
@@ -59,7 +59,7 @@ pub fn late_documents(node: &Node, flavour: Flavour, levels: bool, invented: boo
             names.extend(consolidated.then_some(CONSOLIDATED));
             names.extend((group.is_some() && (is_nczarr || invented)).then_some(".zgroup"));
             names.extend((group.is_none() && invented).then_some(".zarray"));
-            names.extend((group.is_some() && levels || invented).then_some(".zattrs"));
+            names.extend((invented || group.is_some() && levels).then_some(".zattrs"));
             names
         }
         Flavour::Zarr3 => (consolidated || levels || invented).then_some(ZARR3).into_iter().collect(),

@@ -22,8 +22,9 @@ pub(super) const REMEMBERED: std::num::NonZeroUsize = std::num::NonZeroUsize::ne
 pub(super) type Found = Option<Arc<Inventory>>;
 
 impl Tree {
-    /// A node with invented marks, where it has none and they are asked for.
-    pub(super) fn marked<'a>(&self, directory: &Directory, node: Cow<'a, Node>) -> Result<Cow<'a, Node>> {
+    /// A node as it is shown: with invented marks where it has none and they are asked for.
+    pub(super) fn marked<'a>(&self, directory: &'a Directory) -> Result<Cow<'a, Node>> {
+        let node = self.leveled(directory)?;
         if !self.options.nczarr {
             return Ok(node);
         }
@@ -95,7 +96,8 @@ impl Tree {
                     .about(key)
             })?;
             let child = self.open(&key.join(name)?, &group.below)?;
-            let added = match (std::str::from_utf8(name), &child.node) {
+            let node = self.leveled(&child);
+            let added = match (std::str::from_utf8(name), node.as_deref()) {
                 (_, Ok(Node::Directory)) => Ok(()),
                 (Ok(name), Ok(Node::Array(array))) => inventory.add_array(name, array),
                 (_, Ok(Node::Group(group))) if is_marked(group) => Err("it has marks of NCZarr already"),

@@ -10,6 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, json, scales};
 use crate::limits;
 use crate::store::{Key, Range};
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 /// Most levels that are looked at: each halves the one before, and no axis has 2^62 elements.
@@ -66,24 +67,27 @@ impl Tree {
         }
     }
 
-    /// A node of N5 with its scale pyramid, or with the names of its axes by that of the group above it.
-    pub(super) fn with_pyramid(&self, directory: &Directory, node: &Node) -> Node {
-        let mut node = node.clone();
-        match &mut node {
-            Node::Group(group) => {
+    /// A node with what the scale pyramid tells that it belongs to, where it belongs to one of N5.
+    pub(super) fn leveled<'a>(&self, directory: &'a Directory) -> Result<Cow<'a, Node>> {
+        let node = directory.node.as_ref().map_err(Clone::clone)?;
+        match node {
+            Node::Group(group) if group.format == Format::N5 => {
                 let pyramid = directory.below.pyramid.as_ref().filter(|pyramid| !scales::is_ome(&pyramid.own));
-                group.multiscale = pyramid.and_then(|pyramid| self.found(pyramid).cloned());
+                let multiscale = pyramid.and_then(|pyramid| self.found(pyramid).cloned());
+                Ok(Cow::Owned(Node::Group(Group { multiscale, ..group.clone() })))
             }
-            Node::Array(array) if array.dimension_names.is_none() => {
+            Node::Array(array) if array.format == Format::N5 && array.dimension_names.is_none() => {
                 let found = directory.above.as_ref().and_then(|pyramid| self.found(pyramid));
                 let is_this = |path: &str| last(&directory.key) == Some(path);
-                if let Some(found) = found.filter(|found| found.levels.iter().any(|level| is_this(&level.path))) {
-                    array.dimension_names = Some(found.axes.iter().map(|axis| Some(axis.name.clone())).collect());
-                }
+                let Some(found) = found.filter(|found| found.levels.iter().any(|level| is_this(&level.path))) else {
+                    return Ok(Cow::Borrowed(node));
+                };
+                let mut array = array.clone();
+                array.dimension_names = Some(found.axes.iter().map(|axis| Some(axis.name.clone())).collect());
+                Ok(Cow::Owned(Node::Array(array)))
             }
-            Node::Array(_) | Node::Directory => {}
+            _ => Ok(Cow::Borrowed(node)),
         }
-        node
     }
 
     fn found<'a>(&self, pyramid: &'a Pyramid) -> Option<&'a Multiscale> {

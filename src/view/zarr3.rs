@@ -7,8 +7,8 @@
 
 use crate::array::{Array, DType, Field, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
-use crate::format::base64;
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
+use crate::format::{base64, dtype, n5};
 use crate::view::{Flavour, ome};
 use serde_json::{Map, Value, json};
 
@@ -109,11 +109,23 @@ fn stored_as(array: &Array) -> Result<(Value, Value)> {
     match (&array.dtype, ids.as_slice()) {
         (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), json!({"name": "vlen-utf8"}))),
         (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), json!({"name": "vlen-bytes"}))),
+        // Whoever does not know the codec refuses the array by its name; what the numbers are is said all the same.
+        (DType::Object, [Some(n5::VARLENGTH)]) => {
+            let dtype = array.kept.filters.first().and_then(|f| f.get("dtype")).and_then(Value::as_str).unwrap_or_default();
+            let dtype = data_type(&dtype::parse(&json!(dtype))?.dtype)?;
+            Ok((dtype.clone(), named(n5::VARLENGTH, json!({"data_type": dtype, "endian": "little"}))))
+        }
+        (DType::Object, [Some(n5::OBJECT)]) => Ok((json!("variable_length_bytes"), json!({"name": n5::OBJECT}))),
         _ => {
             let kept = array.kept.filters.iter().chain(&array.kept.compressor).cloned().collect();
             Err(Error::unsupported(format!("no Zarr v3 spelling of the codecs that stay: {}", cite(&Value::Array(kept)))))
         }
     }
+}
+
+/// Whether the innermost codec that stays is `id`.
+fn kept_by(array: &Array, id: &str) -> bool {
+    array.kept.filters.first().and_then(|filter| filter.get("id")?.as_str()) == Some(id)
 }
 
 /// Byte order is left out where there is none, as other writers do.
@@ -172,6 +184,7 @@ fn fill_value(array: &Array) -> Result<Value> {
     if array.dtype == DType::Object {
         return Ok(match &array.fill.zarr2 {
             Value::String(text) => json!(text),
+            _ if kept_by(array, n5::VARLENGTH) => json!(0),
             _ => json!(""),
         });
     }

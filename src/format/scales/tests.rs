@@ -2,18 +2,25 @@
 //! element of a level downsampled by `f` is the mean of `f` elements, so its centre lies `(f - 1) / 2` finer elements further on.
 
 use super::*;
+use crate::array::Node;
 use crate::array::scales::AxisKind;
-use crate::view::names::tests::array as blank;
+use crate::format::{Context, n5};
 use serde_json::{Value, json};
 
 fn map(value: Value) -> Attributes {
     value.as_object().cloned().unwrap()
 }
 
+/// A dataset of N5 with these attributes.
 fn level(attributes: Value, rank: usize) -> Array {
-    let mut array = blank(&vec![64; rank], &vec![8; rank], b'/', true);
-    array.attributes = Ok(map(attributes));
-    array
+    let mut members = map(json!({"dimensions": vec![64; rank], "blockSize": vec![8; rank], "dataType": "uint8",
+        "compression": {"type": "raw"}}));
+    members.extend(map(attributes));
+    let documents = [(n5::DOCUMENT, Ok(Value::Object(members).to_string().into_bytes()))].into();
+    match n5::detect(&documents, &Context::default()).unwrap() {
+        Some(Node::Array(array)) => *array,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A pyramid `s0`, `s1` ... below groups, the nearest first.
