@@ -255,4 +255,24 @@ mod tests {
             assert_eq!(refused(source), Kind::Unsupported, "{source}");
         }
     }
+
+    /// What the disk does not answer says nothing of the archive.
+    #[test]
+    fn an_archive_that_cannot_be_read_is_no_answer() {
+        use crate::store::faulty::{Call, Effect, Faulty};
+        use std::io::Write;
+        let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        writer.start_file("a/.zarray", zip::write::SimpleFileOptions::default()).unwrap();
+        let text = r#"{"zarr_format": 2, "shape": [], "chunks": [], "dtype": "<i4", "fill_value": 0, "order": "C", "filters": null, "compressor": null}"#;
+        writer.write_all(text.as_bytes()).unwrap();
+        let memory = crate::store::mem::MemStore::default();
+        let key = Key::root().join("x.zip").unwrap();
+        memory.put(key.clone(), writer.finish().unwrap().into_inner());
+        let container = Arc::new(Faulty::new(Arc::new(memory)));
+        let archive = ZipStore::open(container.clone(), key.clone()).unwrap();
+        assert!(holds_one_array(&archive, Path::new("/x.zip")).unwrap());
+        container.always(Call::Get, key, Effect::Fail(Kind::Unavailable, "no answer".into()));
+        let archive_error = holds_one_array(&archive, Path::new("/x.zip")).unwrap_err();
+        assert_eq!(archive_error.kind(), Kind::Unavailable);
+    }
 }

@@ -14,7 +14,6 @@ use crate::limits;
 use crate::store::{Key, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
 use parking_lot::Mutex;
-use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -178,27 +177,11 @@ impl Tree {
         let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) {
-            match self.is_n5_root(key) {
-                Ok(false) => {}
-                Ok(true) => {
-                    node = Ok(Node::Group(Group {
-                        format: Format::N5,
-                        attributes: Ok(Attributes::new()),
-                        consolidated: false,
-                        multiscale: None,
-                    }));
-                }
-                Err(e) => node = Err(e),
-            }
-        }
-        if matches!(node, Ok(Node::Directory)) && self.options.nczarr {
-            match self.holds_zarr_arrays(key) {
-                Ok(false) => {}
-                Ok(true) => {
-                    let group =
-                        Group { format: Format::Zarr2, attributes: Ok(Attributes::new()), consolidated: false, multiscale: None };
-                    node = Ok(Node::Group(group));
-                }
+            let group =
+                |format| Node::Group(Group { format, attributes: Ok(Attributes::new()), consolidated: false, multiscale: None });
+            match self.format_below(key) {
+                Ok(Some(format)) => node = Ok(group(format)),
+                Ok(None) => {}
                 Err(e) => node = Err(e),
             }
         }
@@ -341,6 +324,14 @@ impl Tree {
         Ok(wanted && self.peek_n5(key, PEEK_DEPTH, &mut { PEEKS })? == Some(true))
     }
 
+    /// The format of the group that a directory without documents is all the same, by what lies below it.
+    fn format_below(&self, key: &Key) -> Result<Option<Format>> {
+        if self.is_n5_root(key)? {
+            return Ok(Some(Format::N5));
+        }
+        Ok((self.options.nczarr && self.holds_zarr_arrays(key)?).then_some(Format::Zarr2))
+    }
+
     /// Whether what lies below `key` says that it belongs to an N5 container: yes, no, or nothing.
     fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Result<Option<bool>> {
         let names = match self.store.list(key) {
@@ -398,7 +389,11 @@ impl Tree {
             }
             match self.open_path(root, &path) {
                 Ok(directory) => {
-                    let node = self.marked(&directory).map(Cow::into_owned);
+                    // The source's own words describe encoded bytes: they stand only for what cannot be read at all.
+                    let node = match &directory.node {
+                        Ok(_) => Ok(self.marked(&directory)?.into_owned()),
+                        Err(e) => Err(e.clone()),
+                    };
                     nodes.push((path, node));
                 }
                 // Listed but not there: the tree itself is the truth.
@@ -431,7 +426,11 @@ impl Tree {
                 return false;
             }
             let child = directory.key.join(name).and_then(|key| self.open(&key, &directory.below));
-            child.is_ok_and(|child| child.array().is_some_and(nczarr::is_readable))
+            child.is_ok_and(|child| match &child.node {
+                Ok(Node::Array(array)) => nczarr::is_readable(array),
+                Ok(Node::Group(group)) => group.attributes.as_ref().is_ok_and(nczarr::are_readable),
+                _ => false,
+            })
         };
         // Only the root of a dataset tells of them.
         let is_root = matches!(&*node, Node::Group(Group { attributes: Ok(a), .. }) if a.contains_key("_nczarr_superblock"));

@@ -9,6 +9,7 @@ use crate::array::{Format, Group, Node};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, nczarr};
 use crate::store::{Key, ObjectKind};
+use crate::view;
 use crate::view::invented::Inventory;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,21 +31,22 @@ impl Tree {
         match &*node {
             Node::Group(group) => {
                 let Some(inventory) = self.inventory(&directory.key)? else { return Ok(node) };
-                let attributes = group.attributes.clone().map(|a| inventory.group_attributes(&a, directory.flavour));
-                Ok(Cow::Owned(Node::Group(Group { attributes, ..group.clone() })))
+                let shown = view::ome::shown(group, directory.flavour);
+                let attributes = shown.map(|shown| inventory.group_attributes(&shown, directory.flavour));
+                Ok(Cow::Owned(Node::Group(Group { attributes, multiscale: None, ..group.clone() })))
             }
             Node::Array(array) => {
                 let Some((above, name)) = directory.key.split_last() else { return Ok(node) };
-                let (Some(inventory), Ok(name)) = (self.inventory(&above)?, std::str::from_utf8(name)) else {
-                    return Ok(node);
-                };
-                let mut array = array.clone();
+                let (Some(inventory), Ok(name)) = (self.inventory(&above)?, std::str::from_utf8(name)) else { return Ok(node) };
                 let attributes = array.attributes.as_ref().ok();
-                match attributes.and_then(|a| inventory.array_attributes(name, &array, a, directory.flavour)) {
-                    Some(attributes) => array.attributes = Ok(attributes),
-                    None => return Ok(node),
+                match attributes.and_then(|a| inventory.array_attributes(name, array, a, directory.flavour)) {
+                    Some(attributes) => {
+                        let mut array = array.clone();
+                        array.attributes = Ok(attributes);
+                        Ok(Cow::Owned(Node::Array(array)))
+                    }
+                    None => Ok(node),
                 }
-                Ok(Cow::Owned(Node::Array(array)))
             }
             Node::Directory => Ok(node),
         }
@@ -94,12 +96,13 @@ impl Tree {
                     .about(key)
             })?;
             let child = self.open(&key.join(name)?, &group.below)?;
-            let added = match (std::str::from_utf8(name), &child.node) {
+            let node = self.leveled(&child);
+            let added = match (std::str::from_utf8(name), node.as_deref()) {
                 (_, Ok(Node::Directory)) => Ok(()),
                 (Ok(name), Ok(Node::Array(array))) => inventory.add_array(name, array),
                 (_, Ok(Node::Group(group))) if is_marked(group) => Err("it has marks of NCZarr already"),
                 (_, Ok(Node::Group(Group { attributes: Err(_), .. }))) => Err("its attributes cannot be read"),
-                (Ok(name), Ok(Node::Group(_))) => inventory.add_group(name),
+                (Ok(name), Ok(Node::Group(Group { attributes: Ok(attributes), .. }))) => inventory.add_group(name, attributes),
                 (Err(_), Ok(_)) => Err("netCDF does not allow the name"),
                 (_, Err(e)) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => {
                     Err("it cannot be understood")

@@ -31,7 +31,8 @@ pub struct Inventory {
     anonymous: BTreeSet<u64>,
     // Whether netcdf-c of old reads the array, by name.
     arrays: BTreeMap<String, bool>,
-    groups: BTreeSet<String>,
+    // Whether netcdf-c of old reads the group, by name.
+    groups: BTreeMap<String, bool>,
     has_scalars: bool,
 }
 
@@ -63,20 +64,20 @@ impl Inventory {
     ///
     /// # Errors
     /// Why netCDF cannot hold it; then it is not added.
-    pub fn add_group(&mut self, name: &str) -> Result<(), &'static str> {
+    pub fn add_group(&mut self, name: &str, attributes: &Attributes) -> Result<(), &'static str> {
         check_name(name)?;
-        self.groups.insert(name.to_owned());
+        self.groups.insert(name.to_owned(), super::nczarr::are_readable(attributes));
         Ok(())
     }
 
     /// Names of the groups below it.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
-        self.groups.iter().map(String::as_str)
+        self.groups.keys().map(String::as_str)
     }
 
-    /// Whether an array is listed, and netcdf-c of old reads it.
-    pub fn readable(&self, array: &str) -> bool {
-        self.arrays.get(array) == Some(&true)
+    /// Whether an array or group is listed, and netcdf-c of old reads it.
+    pub fn readable(&self, name: &str) -> bool {
+        self.arrays.get(name).or_else(|| self.groups.get(name)) == Some(&true)
     }
 
     /// Whether one of its own arrays has no axes.
@@ -91,7 +92,7 @@ impl Inventory {
         let mut dimensions: Vec<(String, u64)> = named.collect();
         dimensions.extend(unnamed.collect::<BTreeSet<_>>().into_iter().map(|&length| (anonymous(length), length)));
         let list = |names: Vec<&String>| Value::Array(names.into_iter().map(|name| json!(name)).collect());
-        let (arrays, groups) = (list(self.arrays.keys().collect()), list(self.groups.iter().collect()));
+        let (arrays, groups) = (list(self.arrays.keys().collect()), list(self.groups.keys().collect()));
         let mut mark = Map::new();
         let superblock = self.path.is_empty().then(|| (marks::SUPERBLOCK, json!({"version": "2.0.0"})));
         match flavour {

@@ -15,7 +15,26 @@ const SCALAR: &str = "_scalar_";
 /// Whether the old readers know the type of an array (numbers only) and its chunks: none is longer than the array.
 pub fn is_readable(array: &Array) -> bool {
     let is_number = matches!(array.dtype, DType::Int(_) | DType::UInt(_) | DType::Float(4 | 8));
-    array.kept.is_empty() && is_number && array.shape.iter().zip(&array.chunks).all(|(length, chunk)| chunk <= length)
+    let attributes = array.attributes.as_ref().is_ok_and(are_readable);
+    array.kept.is_empty()
+        && is_number
+        && attributes
+        && array.shape.iter().zip(&array.chunks).all(|(length, chunk)| chunk <= length)
+}
+
+/// Whether the old readers know all attributes: they take the type of a list from its first item, and know numbers only.
+pub fn are_readable(attributes: &Attributes) -> bool {
+    let is_i32 = |n: &Value| n.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+    let readable = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(items) => match items.as_slice() {
+            [] => false,
+            items if items.iter().all(is_i32) => true,
+            [first, ..] => first.is_f64() && items.iter().all(Value::is_number),
+        },
+        _ => true,
+    };
+    attributes.iter().all(|(name, value)| name.starts_with("_nczarr_") || name == "_ARRAY_DIMENSIONS" || readable(value))
 }
 
 /// Whether an array is a scalar of netCDF, by the mark among its attributes.
@@ -34,7 +53,7 @@ pub fn listed<'a>(attributes: &'a Attributes, key: &str) -> Vec<&'a str> {
 /// What the marks of a group need to know of what lies below it.
 #[derive(Clone, Copy)]
 pub struct Survey<'a> {
-    /// Whether one of its arrays, by name, [`is_readable`].
+    /// Whether one of its arrays, by name, [`is_readable`], or one of its groups.
     pub readable: &'a dyn Fn(&str) -> bool,
     /// Whether there is a scalar anywhere in the dataset.
     pub has_scalars: bool,
@@ -65,11 +84,11 @@ pub fn group_members(attributes: &Attributes, survey: Survey<'_>) -> Map<String,
         members.insert("_NCZARR_SUPERBLOCK".to_owned(), json!({"version": "2.0.0"}));
     }
     let names = |key: &str| mark.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let vars = names("arrays").into_iter().filter(|name| name.as_str().is_some_and(survey.readable)).collect();
+    let readable = |key| names(key).into_iter().filter(|name| name.as_str().is_some_and(survey.readable)).collect();
     let mut group = Map::new();
     group.insert("dims".to_owned(), Value::Object(dims));
-    group.insert("vars".to_owned(), Value::Array(vars));
-    group.insert("groups".to_owned(), Value::Array(names("groups")));
+    group.insert("vars".to_owned(), Value::Array(readable("arrays")));
+    group.insert("groups".to_owned(), Value::Array(readable("groups")));
     members.insert("_NCZARR_GROUP".to_owned(), Value::Object(group));
     members
 }

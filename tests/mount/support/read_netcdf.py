@@ -9,6 +9,14 @@ import sys
 import netCDF4
 
 
+def values(variable):
+    """The values of a variable, or the error that reading them gives."""
+    try:
+        return variable[...]
+    except RuntimeError as error:
+        return error
+
+
 def visit(group, path, found):
     for name, dimension in group.dimensions.items():
         found["dimensions"][path + name] = (len(dimension), dimension.isunlimited())
@@ -22,7 +30,7 @@ def visit(group, path, found):
             "dimensions": list(variable.dimensions),
             "shape": tuple(variable.shape),
             "attributes": {key: variable.getncattr(key) for key in variable.ncattrs()},
-            "values": variable[...],
+            "values": values(variable),
         }
     for name, inner in group.groups.items():
         visit(inner, f"{path}{name}/", found)

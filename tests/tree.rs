@@ -1,0 +1,128 @@
+//! Directories over stores that refuse and fail: what is not known is an error, never an absence.
+
+#![expect(clippy::unwrap_used, reason = "helpers outside of #[test] may fail the test too")]
+
+use chunkmount::array::{Format, Node};
+use chunkmount::error::{Kind, Result};
+use chunkmount::store::Key;
+use chunkmount::store::faulty::{Call, Effect, Faulty};
+use chunkmount::store::mem::MemStore;
+use chunkmount::tree::{Below, Directory, Options, Tree};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const GROUP: &str = r#"{"zarr_format": 2}"#;
+const ARRAY: &str = r#"{"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i4", "fill_value": 0, "order": "C",
+    "filters": null, "compressor": {"id": "zlib", "level": 1}}"#;
+const N5: &str = r#"{"dimensions": [4], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}}"#;
+
+fn key(path: &str) -> Key {
+    Key::root().join(path).unwrap()
+}
+
+/// A store with these objects, all of which answer.
+fn store(objects: &[(&str, &str)]) -> Arc<Faulty> {
+    let memory = MemStore::default();
+    for (path, text) in objects {
+        memory.put(key(path), text.as_bytes().to_vec());
+    }
+    Arc::new(Faulty::new(Arc::new(memory)))
+}
+
+fn fail(store: &Faulty, call: Call, path: &str, kind: Kind) {
+    let key = if path.is_empty() { Key::root() } else { key(path) };
+    store.always(call, key, Effect::Fail(kind, "by the script".into()));
+}
+
+fn tree(store: &Arc<Faulty>, nczarr: bool) -> Tree {
+    Tree::new(store.clone(), Options { nczarr, ..Options::default() })
+}
+
+fn root(tree: &Tree) -> Directory {
+    tree.open(&Key::root(), &Below::default()).unwrap()
+}
+
+fn document(tree: &Tree, directory: &Directory, name: &str) -> Result<Value> {
+    let (_, content) = tree.document(directory, name.as_bytes()).unwrap();
+    content.map(|bytes| serde_json::from_slice(&bytes).unwrap())
+}
+
+#[test]
+fn consolidated_metadata_keeps_what_is_refused() {
+    let array: Value = serde_json::from_str(ARRAY).unwrap();
+    let group: Value = serde_json::from_str(GROUP).unwrap();
+    let listed = json!({"zarr_consolidated_format": 1, "metadata": {".zgroup": group, "a/.zarray": array, "b/.zarray": array,
+        "c/.zarray": array, "gone/.zarray": array}});
+    let listed = listed.to_string();
+    let objects = [(".zgroup", GROUP), (".zmetadata", &listed), ("a/.zarray", ARRAY), ("b/.zarray", ARRAY), ("c/.zarray", ARRAY)];
+    let store = store(&objects);
+    let tree = tree(&store, false);
+    fail(&store, Call::Head, "b", Kind::Denied);
+    fail(&store, Call::Get, "c/.zarray", Kind::TimedOut);
+    let root = root(&tree);
+    let shown = document(&tree, &root, ".zmetadata").unwrap();
+    let shown = shown["metadata"].as_object().unwrap();
+    // What is refused keeps the source's own words, and fails when it is read.
+    assert_eq!((&shown["b/.zarray"], &shown["c/.zarray"]), (&array, &array));
+    assert!(!shown.contains_key("gone/.zarray") && shown["a/.zarray"]["compressor"].is_null());
+    assert!(tree.open(&key("b"), &root.below).is_err());
+    assert!(tree.open(&key("c"), &root.below).unwrap().node.is_err());
+    // With marks, what is shown of `a` depends on what is beside it. The source's own words would not be true of it.
+    let tree = self::tree(&store, true);
+    assert_eq!(document(&tree, &self::root(&tree), ".zmetadata").unwrap_err().kind(), Kind::Denied);
+}
+
+#[test]
+fn marks_are_not_invented_without_all_that_they_tell_of() {
+    let objects = [(".zgroup", GROUP), ("a/.zarray", ARRAY), ("b/.zarray", ARRAY), ("c/.zarray", "{")];
+    let store = store(&objects);
+    let tree = tree(&store, true);
+    let directory = root(&tree);
+    let mark = |value: Value| value["_nczarr_group"]["arrays"].clone();
+    assert_eq!(mark(document(&tree, &directory, ".zattrs").unwrap()), json!(["a", "b"]), "damage is left out");
+
+    for (call, path, kind) in
+        [(Call::Get, "b/.zarray", Kind::Denied), (Call::Head, "b", Kind::Unavailable), (Call::List, "", Kind::TimedOut)]
+    {
+        let store = self::store(&objects);
+        let tree = self::tree(&store, true);
+        fail(&store, call, path, kind);
+        let directory = root(&tree);
+        assert_eq!(document(&tree, &directory, ".zattrs").unwrap_err().kind(), kind, "{path}");
+        // What is beside the group's marks does not need them, but for those of its arrays.
+        assert!(directory.node.is_ok());
+    }
+}
+
+#[test]
+fn a_folder_that_does_not_answer_is_broken() {
+    let objects = [("g/x/attributes.json", N5), ("g/y/attributes.json", N5)];
+    let store = store(&objects);
+    assert!(matches!(root(&tree(&store, false)).node, Ok(Node::Group(group)) if group.format == Format::N5));
+
+    fail(&store, Call::List, "g", Kind::Unavailable);
+    assert_eq!(root(&tree(&store, false)).node.unwrap_err().kind(), Kind::Unavailable);
+
+    let store = self::store(&objects);
+    fail(&store, Call::Get, "g/x/attributes.json", Kind::TimedOut);
+    assert_eq!(root(&tree(&store, false)).node.unwrap_err().kind(), Kind::TimedOut);
+
+    // What may not be read says nothing of the folder that it lies in.
+    let store = self::store(&objects);
+    fail(&store, Call::Get, "g/x/attributes.json", Kind::Denied);
+    assert!(matches!(root(&tree(&store, false)).node, Ok(Node::Group(_))));
+}
+
+#[test]
+fn marks_are_made_again_after_a_while() {
+    let store = store(&[(".zgroup", GROUP), ("a/.zarray", ARRAY)]);
+    let refresh = Some(std::time::Duration::ZERO);
+    let tree = Tree::new(store.clone(), Options { nczarr: true, refresh, ..Options::default() });
+    assert_eq!(document(&tree, &root(&tree), ".zattrs").unwrap()["_nczarr_group"]["arrays"], json!(["a"]));
+    let lasting = self::tree(&store, true);
+    document(&lasting, &root(&lasting), ".zattrs").unwrap();
+    let before = store.calls().len();
+    document(&lasting, &lasting.open(&key("a"), &root(&lasting).below).unwrap(), ".zattrs").unwrap();
+    // The group is not looked at again for each of its arrays: the root is opened, and the array.
+    assert!(store.calls()[before..].iter().all(|(call, _)| *call != Call::List));
+}
