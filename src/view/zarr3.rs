@@ -5,14 +5,12 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Field, Group, Keys, Node, Order, Style};
+use crate::array::{Array, DType, Field, Format, Group, Node, Order, Style};
 use crate::error::{Error, Result};
 use crate::format::base64;
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
+use crate::view::DIMENSIONS;
 use serde_json::{Map, Value, json};
-
-/// The name of the attribute that `dimension_names` says again.
-const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// `zarr.json` of a node; `None` for a directory of no format.
 ///
@@ -57,16 +55,17 @@ fn members(node: &Node) -> Result<Option<Map<String, Value>>> {
 }
 
 fn members_of(array: &Array) -> Result<Map<String, Value>> {
-    let (dtype, serializer) = stored_as(array)?;
+    let (dtype, encoding) = stored_as(array)?;
     let rank = array.shape.len();
     let mut codecs = Vec::new();
     if array.order == Order::F && rank > 1 {
         let order: Vec<usize> = (0..rank).rev().collect();
         codecs.push(json!({"name": "transpose", "configuration": {"order": order}}));
     }
-    codecs.push(serializer);
+    codecs.extend(encoding);
     let mut attributes = array.attributes.clone()?;
-    if let Some(names) = &array.dimension_names
+    if array.format != Format::Zarr3
+        && let Some(names) = &array.dimension_names
         && attributes.get(DIMENSIONS) == Some(&json!(names))
     {
         attributes.shift_remove(DIMENSIONS);
@@ -78,7 +77,7 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     put("shape", json!(array.shape));
     put("data_type", dtype);
     put("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": array.chunks}}));
-    put("chunk_key_encoding", chunk_key_encoding(&array.keys));
+    put("chunk_key_encoding", chunk_key_encoding(array));
     put("fill_value", fill_value(array)?);
     put("codecs", Value::Array(codecs));
     put("attributes", Value::Object(attributes));
@@ -88,26 +87,37 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     Ok(members)
 }
 
-fn chunk_key_encoding(keys: &Keys) -> Value {
+fn chunk_key_encoding(array: &Array) -> Value {
+    let keys = &array.keys;
     let separator = char::from(keys.separator).to_string();
     let name = if keys.style == Style::C { "default" } else { "v2" };
     let encoding = named(name, json!({ "separator": separator }));
     if keys.suffix.is_empty() {
         return encoding;
     }
-    named("zarrs.default_suffix", json!({"suffix": keys.suffix, "base_encoding": encoding}))
+    match keys.style == Style::C && array.kept.words.as_ref().is_some_and(|words| !words.bare_suffix) {
+        true => named("zarrs.default_suffix", json!({"separator": separator, "suffix": keys.suffix})),
+        false => named("suffix", json!({"suffix": keys.suffix, "base_encoding": encoding})),
+    }
 }
 
-/// The data type, and the codec that makes bytes of the elements.
-fn stored_as(array: &Array) -> Result<(Value, Value)> {
+/// The data type, and the codecs that make bytes of the elements.
+fn stored_as(array: &Array) -> Result<(Value, Vec<Value>)> {
+    let dtype = match &array.kept.words {
+        Some(words) => Ok(words.data_type.clone()),
+        None => data_type(&array.dtype),
+    };
+    if let Some(codecs) = &array.kept.zarr3 {
+        return Ok((dtype?, codecs.clone()));
+    }
     if array.kept.is_empty() {
-        return Ok((data_type(&array.dtype)?, bytes_codec(&array.dtype)));
+        return Ok((dtype?, vec![bytes_codec(&array.dtype)]));
     }
     let ids: Vec<_> =
         array.kept.filters.iter().chain(&array.kept.compressor).map(|c| c.get("id").and_then(Value::as_str)).collect();
     match (&array.dtype, ids.as_slice()) {
-        (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), json!({"name": "vlen-utf8"}))),
-        (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), json!({"name": "vlen-bytes"}))),
+        (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), vec![json!({"name": "vlen-utf8"})])),
+        (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), vec![json!({"name": "vlen-bytes"})])),
         _ => {
             let kept = array.kept.filters.iter().chain(&array.kept.compressor).cloned().collect();
             Err(Error::unsupported(format!("no Zarr v3 spelling of the codecs that stay: {}", cite(&Value::Array(kept)))))
@@ -129,6 +139,7 @@ fn data_type(dtype: &DType) -> Result<Value> {
         DType::Int(n) => json!(format!("int{}", bits(*n))),
         DType::UInt(n) => json!(format!("uint{}", bits(*n))),
         DType::Float(n) => json!(format!("float{}", bits(*n))),
+        DType::BFloat16 => json!("bfloat16"),
         DType::Complex(n) => json!(format!("complex{}", bits(*n))),
         DType::Bytes { length, .. } => named("null_terminated_bytes", json!({"length_bytes": length})),
         DType::Text(n) => named("fixed_length_utf32", json!({"length_bytes": n.saturating_mul(4)})),
@@ -168,6 +179,9 @@ fn field(field: &Field) -> Result<Value> {
 
 /// The fill value from the bytes of an element; zeros where the source has none.
 fn fill_value(array: &Array) -> Result<Value> {
+    if let Some(value) = array.kept.words.as_ref().and_then(|words| words.fill_value.as_ref()) {
+        return Ok(value.clone());
+    }
     if array.dtype == DType::Object {
         return Ok(match &array.fill.zarr2 {
             Value::String(text) => json!(text),
@@ -203,6 +217,8 @@ fn fill_value(array: &Array) -> Result<Value> {
             json!(base64::encode(bytes.get(..kept).unwrap_or(bytes)))
         }
         DType::Void(_) | DType::Struct(_) => json!(base64::encode(bytes)),
+        // Only zero: the words of the source say all else.
+        DType::BFloat16 => json!(0.0),
         DType::Object => Value::Null,
     })
 }
