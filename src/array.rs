@@ -99,7 +99,7 @@ pub struct Keys {
     pub style: Style,
     /// What joins indices: `.` or `/`.
     pub separator: u8,
-    /// What follows the last index (an extension of some writers of Zarr v3); mostly nothing.
+    /// What follows the last index in the store (an extension of some writers of Zarr v3); mostly nothing.
     pub suffix: String,
 }
 
@@ -153,14 +153,21 @@ pub struct Words {
     pub data_type: Value,
     /// `fill_value`; absent where it is null.
     pub fill_value: Option<Value>,
-    /// Whether the chunk key encoding that adds a suffix is the registered `suffix`, not that of zarrs.
-    pub bare_suffix: bool,
 }
 
 impl Kept {
     /// Whether shown chunks are plain elements.
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty() && self.compressor.is_none() && self.zarr3.is_none()
+    }
+
+    /// Names of the codecs that stay.
+    pub fn names(&self) -> Vec<&str> {
+        let zarr2 = self.filters.iter().chain(&self.compressor).filter(|_| self.zarr3.is_none());
+        zarr2
+            .chain(self.zarr3.iter().flatten())
+            .filter_map(|codec| codec.as_str().or_else(|| codec.get("name").or_else(|| codec.get("id"))?.as_str()))
+            .collect()
     }
 }
 

@@ -83,11 +83,9 @@ fn array(members: &Members) -> Result<Array> {
         // A shard holds many chunks, and one directory would have them all.
         keys.separator = b'/';
     }
-    let words = Words {
-        data_type: typed.spelled,
-        fill_value: fill.spelled,
-        bare_suffix: named(member("chunk_key_encoding")?)?.0 == "suffix",
-    };
+    // What few readers know, and what tells of the stored bytes (`.tiff`), is not shown.
+    keys.suffix.clear();
+    let words = Words { data_type: typed.spelled, fill_value: fill.spelled };
     Ok(Array {
         format: Format::Zarr3,
         dimension_names: dimension_names(members, shape.len())?,

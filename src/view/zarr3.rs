@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Field, Format, Group, Node, Order, Style};
+use crate::array::{Array, DType, Field, Format, Group, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
 use crate::format::base64;
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 /// # Errors
 /// [`crate::error::Kind::Unsupported`] for what has no spelling in Zarr v3, and the reason why attributes cannot be read.
 pub fn document(node: &Node) -> Result<Option<Vec<u8>>> {
-    Ok(members(node)?.map(|members| render(&Value::Object(members), NonFinite::Text)))
+    Ok(members(node)?.map(|members| render(&Value::Object(members), non_finite(node))))
 }
 
 /// `zarr.json` of a group with the documents of the nodes below it inside; the path of each, and the node.
@@ -37,7 +37,16 @@ pub fn consolidated<'a>(root: &Node, nodes: impl IntoIterator<Item = (&'a str, &
     inline.insert("must_understand".to_owned(), json!(false));
     inline.insert("metadata".to_owned(), Value::Object(metadata));
     document.insert("consolidated_metadata".to_owned(), Value::Object(inline));
-    Ok(Some(render(&Value::Object(document), NonFinite::Text)))
+    Ok(Some(render(&Value::Object(document), non_finite(root))))
+}
+
+/// How attributes that JSON has no numbers for are written: as a Zarr v3 source wrote them, else so that every reader reads them.
+fn non_finite(node: &Node) -> NonFinite {
+    match node {
+        Node::Group(Group { format: Format::Zarr3, .. }) => NonFinite::Token,
+        Node::Array(array) if array.format == Format::Zarr3 => NonFinite::Token,
+        _ => NonFinite::Text,
+    }
 }
 
 fn members(node: &Node) -> Result<Option<Map<String, Value>>> {
@@ -77,7 +86,7 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     put("shape", json!(array.shape));
     put("data_type", dtype);
     put("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": array.chunks}}));
-    put("chunk_key_encoding", chunk_key_encoding(array));
+    put("chunk_key_encoding", chunk_key_encoding(&array.keys));
     put("fill_value", fill_value(array)?);
     put("codecs", Value::Array(codecs));
     put("attributes", Value::Object(attributes));
@@ -87,18 +96,10 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     Ok(members)
 }
 
-fn chunk_key_encoding(array: &Array) -> Value {
-    let keys = &array.keys;
+fn chunk_key_encoding(keys: &Keys) -> Value {
     let separator = char::from(keys.separator).to_string();
     let name = if keys.style == Style::C { "default" } else { "v2" };
-    let encoding = named(name, json!({ "separator": separator }));
-    if keys.suffix.is_empty() {
-        return encoding;
-    }
-    match keys.style == Style::C && array.kept.words.as_ref().is_some_and(|words| !words.bare_suffix) {
-        true => named("zarrs.default_suffix", json!({"separator": separator, "suffix": keys.suffix})),
-        false => named("suffix", json!({"suffix": keys.suffix, "base_encoding": encoding})),
-    }
+    named(name, json!({ "separator": separator }))
 }
 
 /// The data type, and the codecs that make bytes of the elements.
