@@ -82,7 +82,7 @@ pub struct Array {
     pub dimension_names: Option<Vec<Option<String>>>,
     /// Attributes as shown (with `_ARRAY_DIMENSIONS`), or why they cannot be read; the data does not need them.
     pub attributes: Result<Attributes, Error>,
-    /// Codecs that stay in the metadata and in the bytes.
+    /// What stays of the source in the metadata, and in the bytes.
     pub kept: Kept,
     /// How the stored blocks are found and decoded.
     pub stored: Stored,
@@ -104,7 +104,7 @@ pub struct Keys {
     pub style: Style,
     /// What joins indices: `.` or `/`.
     pub separator: u8,
-    /// What follows the last index (an extension of some writers of Zarr v3); mostly nothing.
+    /// What follows the last index in the store (an extension of some writers of Zarr v3); mostly nothing.
     pub suffix: String,
 }
 
@@ -131,7 +131,7 @@ impl Keys {
     }
 }
 
-/// Codecs that cannot be removed. Empty for a plain array.
+/// Codecs that cannot be removed, none for a plain array; and words of the source that are shown again.
 ///
 /// An array of Zarr v2 has `filters` and `compressor`; one of Zarr v3 has `zarr3`, and the others as well where they can be
 /// spelled so.
@@ -147,12 +147,32 @@ pub struct Kept {
     /// All codecs that remain in the spelling of Zarr v3: those that change the array, the one that makes bytes, and those that
     /// change bytes.
     pub zarr3: Option<Vec<Value>>,
+    /// The words of a Zarr v3 source, whether codecs are kept or not.
+    pub words: Option<Words>,
+}
+
+/// What a Zarr v3 source says in words of its own, all of which are as true of what is shown.
+#[derive(Debug, Clone)]
+pub struct Words {
+    /// `data_type`.
+    pub data_type: Value,
+    /// `fill_value`; absent where it is null.
+    pub fill_value: Option<Value>,
 }
 
 impl Kept {
     /// Whether shown chunks are plain elements.
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty() && self.compressor.is_none() && self.zarr3.is_none()
+    }
+
+    /// Names of the codecs that stay.
+    pub fn names(&self) -> Vec<&str> {
+        let zarr2 = self.filters.iter().chain(&self.compressor).filter(|_| self.zarr3.is_none());
+        zarr2
+            .chain(self.zarr3.iter().flatten())
+            .filter_map(|codec| codec.as_str().or_else(|| codec.get("name").or_else(|| codec.get("id"))?.as_str()))
+            .collect()
     }
 }
 
@@ -287,6 +307,8 @@ pub enum DType {
     UInt(u8),
     /// IEEE 754 number of 2, 4 or 8 bytes.
     Float(u8),
+    /// The upper half of an IEEE 754 number of 4 bytes; Zarr v2 has no name for it.
+    BFloat16,
     /// Two IEEE 754 numbers, 8 or 16 bytes together.
     Complex(u8),
     /// Byte string of so many bytes, padded with NUL. `char` is netCDF's, spelled `>S1`.
@@ -322,11 +344,21 @@ pub struct Field {
 }
 
 impl DType {
+    /// Whether Zarr v2 has no name for this type, or for a part of it.
+    pub fn is_only_zarr3(&self) -> bool {
+        match self {
+            Self::BFloat16 => true,
+            Self::Struct(fields) => fields.iter().any(|field| field.dtype.is_only_zarr3()),
+            _ => false,
+        }
+    }
+
     /// Bytes of one element; `None` for objects, whose length the data alone tells, and on overflow.
     pub fn size(&self) -> Option<usize> {
         match self {
             Self::Bool => Some(1),
             Self::Int(n) | Self::UInt(n) | Self::Float(n) | Self::Complex(n) => Some(usize::from(*n)),
+            Self::BFloat16 => Some(2),
             Self::Bytes { length, .. } | Self::Void(length) => Some(*length),
             Self::Text(n) => n.checked_mul(4),
             Self::DateTime(_) | Self::TimeDelta(_) => Some(8),

@@ -123,6 +123,8 @@ pub enum FormatName {
     Zarr2,
     /// NCZarr, a dialect of Zarr version 2.
     Nczarr,
+    /// Zarr version 3.
+    Zarr3,
     /// N5.
     N5,
 }
@@ -131,6 +133,7 @@ impl From<FormatName> for Format {
     fn from(name: FormatName) -> Self {
         match name {
             FormatName::Zarr2 | FormatName::Nczarr => Self::Zarr2,
+            FormatName::Zarr3 => Self::Zarr3,
             FormatName::N5 => Self::N5,
         }
     }

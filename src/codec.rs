@@ -27,7 +27,7 @@ mod zstd;
 pub use checksum::{Location, Sum};
 pub use config::{from_n5, from_numcodecs, is_object_codec};
 pub use lz4::Framing;
-pub use number::Number;
+pub use number::{Kind, Number};
 pub use xz::Lzma;
 
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Metadata documents of a directory become a [`Node`]: which documents to look for, and whose they are.
 //!
 //! Pure: bytes in, plain data out. NCZarr is a dialect of Zarr v2. Zarr's documents come before N5's where a directory has
-//! both. Every error begins with the name of its document; the caller adds the directory.
+//! both, and version 3 before version 2. Every error begins with the name of its document; the caller adds the directory.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -14,6 +14,7 @@ pub mod nczarr;
 pub mod nczarr3;
 pub mod scales;
 pub mod zarr2;
+pub mod zarr3;
 
 use crate::array::{Format, Group, Node};
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 
 /// Names of the documents that tell what a directory is; all of them are looked for, and none is shown as it is.
 pub const DOCUMENTS: &[&str] = &[
+    zarr3::DOCUMENT,
     ".zarray",
     ".zattrs",
     ".zgroup",
@@ -56,12 +58,18 @@ pub struct Context {
 /// When a document contradicts itself, is not read, or could not be fetched; the message names the document and the reason.
 /// A directory with an error is *broken*, never absent.
 pub fn detect(documents: &Documents, context: &Context) -> Result<Node> {
-    if context.only != Some(Format::N5)
+    let wanted = |format| context.only.is_none_or(|only| only == format);
+    if wanted(Format::Zarr3)
+        && let Some(node) = zarr3::detect(documents)?
+    {
+        return Ok(node);
+    }
+    if wanted(Format::Zarr2)
         && let Some(node) = zarr2::detect(documents, context)?
     {
         return Ok(node);
     }
-    if context.only != Some(Format::Zarr2)
+    if wanted(Format::N5)
         && let Some(node) = n5::detect(documents, context)?
     {
         return Ok(node);
@@ -76,6 +84,12 @@ pub fn notice(documents: &Documents, node: &Node) -> Option<String> {
         Node::Group(Group { format: Format::N5, .. }) => n5::newer_version(documents),
         _ => None,
     }
+}
+
+/// Which format a directory is of that cannot be understood: what it has a document of, or else its parent's.
+pub fn suspected(documents: &Documents, context: &Context) -> Option<Format> {
+    let v3 = documents.contains_key(zarr3::DOCUMENT) && context.only.is_none_or(|only| only == Format::Zarr3);
+    if v3 { Some(Format::Zarr3) } else { context.parent }
 }
 
 /// Largest length of an axis: readers count elements with 62 bits (tensorstore) or 63 (numpy).

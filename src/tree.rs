@@ -125,6 +125,9 @@ pub const DERIVED: &str = "most_frequent_label";
 /// Said of an array that does not tell how its chunks are named.
 const NESTED: &str = ".zarray has no dimension_separator, but the chunks lie in directories; shown as with \"/\"";
 
+/// Said of a node of both versions.
+const BOTH: &str = "has documents of Zarr v2 beside zarr.json, which is the one that counts; --format zarr2 looks at the others";
+
 /// Where the kind of a directory without documents is looked for: its nearest descendants, so many of them at most.
 const PEEKS: u32 = 64;
 /// And so deep.
@@ -211,8 +214,11 @@ impl Tree {
             Ok(Node::Directory) => None,
             Ok(Node::Group(group)) => Some(group.format),
             Ok(Node::Array(array)) => Some(array.format),
-            Err(_) => parent,
+            Err(_) => format::suspected(&documents, &context),
         };
+        if format == Some(Format::Zarr3) && documents.keys().any(|name| matches!(*name, ".zarray" | ".zgroup")) {
+            notice = Some(BOTH.to_owned());
+        }
         let flavour = self.options.flavour(format);
         if let Ok(Node::Array(array)) = &mut node
             && flavour == Flavour::Zarr2
@@ -374,12 +380,19 @@ impl Tree {
 
     /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.
     fn consolidated(&self, root: &Directory) -> Result<Vec<u8>> {
-        let source = root.key.join(view::CONSOLIDATED)?;
+        let is_zarr3 = root.below.format == Some(Format::Zarr3);
+        let source = root.key.join(if is_zarr3 { view::ZARR3 } else { view::CONSOLIDATED })?;
         let mut bytes = Vec::new();
         self.store.get(&source, Range::All, None, limits::DOCUMENT, &mut bytes)?;
-        let listed = format::json::parse(&bytes)?;
+        let mut listed = format::json::parse(&bytes)?;
+        let paths = if is_zarr3 {
+            listed = listed.get_mut("consolidated_metadata").map(serde_json::Value::take).unwrap_or_default();
+            view::consolidated_paths_zarr3(&listed)?
+        } else {
+            view::consolidated_paths(&listed)?
+        };
         let mut nodes = Vec::new();
-        for path in view::consolidated_paths(&listed)? {
+        for path in paths {
             // A name that leads outside is no node, whatever the store would say of it.
             if !path.is_empty()
                 && let Err(e) = root.key.join(&path)
@@ -403,6 +416,7 @@ impl Tree {
             }
         }
         match root.flavour {
+            Flavour::Zarr2 if is_zarr3 => view::consolidated_zarr2_anew(&nodes),
             Flavour::Zarr2 => Ok(view::consolidated_zarr2(&listed, &nodes)),
             Flavour::Zarr3 => view::consolidated_zarr3(&*self.marked(root)?, &nodes),
         }

@@ -217,8 +217,7 @@ impl Vfs {
         }
         dir.directory.faults().for_each(|e| self.report(e));
         if let Some(kept) = dir.directory.array().map(|array| &array.kept).filter(|kept| !kept.is_empty()) {
-            let codecs = kept.filters.iter().chain(&kept.compressor).filter_map(|c| c.get("id")?.as_str());
-            log::info!("{}: stays encoded by {}", dir.directory.key, codecs.collect::<Vec<_>>().join(", "));
+            log::info!("{}: stays encoded by {}", dir.directory.key, kept.names().join(", "));
         }
     }
 

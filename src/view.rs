@@ -25,6 +25,9 @@ pub enum Flavour {
     Zarr3,
 }
 
+/// Name of the attribute that has the names of the axes in Zarr v2, where Zarr v3 has `dimension_names`.
+const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+
 /// Name of Zarr v2's consolidated metadata, shown and stored.
 pub const CONSOLIDATED: &str = ".zmetadata";
 
@@ -39,8 +42,7 @@ pub fn documents(node: &Node, flavour: Flavour, survey: Survey<'_>) -> Vec<(&'st
     }
 }
 
-/// Name of Zarr v3's document, which holds consolidated metadata as well.
-pub const ZARR3: &str = "zarr.json";
+pub use crate::format::zarr3::DOCUMENT as ZARR3;
 
 /// The documents of a node that need more than the node itself: consolidated metadata; the arrays that an NCZarr group lists;
 /// what `levels`, those of a scale pyramid of N5, decide: the attributes of the group, and the axes of its arrays in Zarr v3; and
@@ -86,6 +88,30 @@ pub fn consolidated_paths(document: &Value) -> Result<BTreeSet<String>> {
         _ => None,
     };
     Ok(metadata.keys().filter_map(node).collect())
+}
+
+/// The same of the inline metadata of Zarr v3.
+///
+/// # Errors
+/// As [`consolidated_paths`].
+pub fn consolidated_paths_zarr3(document: &Value) -> Result<BTreeSet<String>> {
+    let metadata = document.get("metadata").and_then(Value::as_object).ok_or_else(|| Error::corrupt("no object `metadata`"))?;
+    Ok(metadata.keys().cloned().chain([String::new()]).collect())
+}
+
+/// Consolidated metadata of Zarr v2 for nodes that the source lists in another way.
+///
+/// # Errors
+/// [`crate::error::Kind::NotFound`] where some node cannot be shown: to zarr-python one that is not listed is absent, but one
+/// that is looked for itself tells why it fails.
+pub fn consolidated_zarr2_anew(nodes: &[(String, Result<Node>)]) -> Result<Vec<u8>> {
+    let is_shown = |node: &Result<Node>| {
+        node.as_ref().is_ok_and(|node| zarr2::members(node, Survey::ALL).iter().all(|(_, document)| document.is_ok()))
+    };
+    if !nodes.iter().all(|(_, node)| is_shown(node)) {
+        return Err(Error::not_found());
+    }
+    Ok(consolidated_zarr2(&Value::Null, nodes))
 }
 
 /// Consolidated metadata made again for the nodes that `listed`, the source's, names: what each shows, by path.

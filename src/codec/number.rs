@@ -61,6 +61,27 @@ impl Number {
         usize::from(self.size)
     }
 
+    /// The same type, stored big-endian.
+    pub fn big_endian(self) -> Self {
+        Self { big: self.size > 1, ..self }
+    }
+
+    /// The same type, stored little-endian.
+    pub fn little_endian(self) -> Self {
+        Self { big: false, ..self }
+    }
+
+    /// numpy's spelling.
+    pub fn spelled(self) -> String {
+        let letter = match self.kind {
+            Kind::Bool => 'b',
+            Kind::Int => 'i',
+            Kind::UInt => 'u',
+            Kind::Float => 'f',
+        };
+        format!("{}{letter}{}", if self.big { '>' } else { '<' }, self.size)
+    }
+
     /// What kind of number it is.
     pub fn kind(self) -> Kind {
         self.kind

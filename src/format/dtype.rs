@@ -50,6 +50,8 @@ pub fn spell(dtype: &DType) -> Value {
         DType::Int(n) => format!("<i{n}"),
         DType::UInt(n) => format!("<u{n}"),
         DType::Float(n) => format!("<f{n}"),
+        // Not a name of Zarr v2, which has none.
+        DType::BFloat16 => "bfloat16".to_owned(),
         DType::Complex(n) => format!("<c{n}"),
         // netcdf-c tells its characters from strings of length one by the byte order.
         DType::Bytes { char: true, .. } => ">S1".to_owned(),
@@ -85,7 +87,7 @@ fn bracketed(unit: &str) -> String {
 }
 
 /// The size of an element, within [`limits::ITEM`]; `None` for objects.
-fn bounded(dtype: &DType) -> Result<Option<usize>> {
+pub(super) fn bounded(dtype: &DType) -> Result<Option<usize>> {
     if *dtype == DType::Object {
         return Ok(None);
     }
@@ -238,6 +240,11 @@ fn simple(name: &str) -> Result<DType> {
     Ok(dtype)
 }
 
+/// Whether numpy has a unit of this name.
+pub(super) fn is_unit(name: &str) -> bool {
+    UNITS.contains(&name)
+}
+
 /// The unit of `8[25us]`; empty for `8`, which is numpy's generic unit.
 fn unit(rest: &str) -> Option<String> {
     let rest = rest.strip_prefix('8')?;
@@ -248,7 +255,7 @@ fn unit(rest: &str) -> Option<String> {
     let name = inner.trim_start_matches(|c: char| c.is_ascii_digit());
     let factor = inner.strip_suffix(name)?;
     let sane = factor.is_empty() || factor.parse::<i32>().is_ok_and(|n| n > 0);
-    (sane && UNITS.contains(&name)).then(|| inner.replace('μ', "u"))
+    (sane && is_unit(name)).then(|| inner.replace('μ', "u"))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn parse(value: &Value, dtype: &DType, swaps: &[Swap], plain: bool) -> Resul
         DType::Bytes { length, char } => byte_string(value, *length, *char, plain),
         DType::Text(length) => text(value, *length),
         DType::Void(_) | DType::Struct(_) => packed(value, dtype.size().unwrap_or(0), swaps),
-        DType::Object => None,
+        DType::Object | DType::BFloat16 => None,
     };
     match found {
         Some((bytes, zarr2)) => Ok(Fill { bytes: Some(bytes), zarr2 }),
@@ -179,11 +179,28 @@ fn hex(digits: &str, size: u8) -> Found {
     let bits = u64::from_str_radix(digits, 16).ok()?;
     let bytes = bits.to_le_bytes().get(..usize::from(size))?.to_vec();
     let number = match size {
+        2 => f64::from(f32::from_bits(widened(u16::try_from(bits).ok()?))),
         4 => f64::from(f32::from_bits(u32::try_from(bits).ok()?)),
         8 => f64::from_bits(bits),
         _ => return None,
     };
     Some((bytes, spell_float(number)))
+}
+
+/// The bits of a 16-bit number as those of a 32-bit one.
+fn widened(half: u16) -> u32 {
+    let sign = u32::from(half & 0x8000) << 16;
+    let (exponent, fraction) = (half >> 10 & 0x1f, u32::from(half & 0x3ff));
+    sign | match (exponent, fraction) {
+        (0, 0) => 0,
+        (0, _) => {
+            // Shifted until its highest bit is the implied one.
+            let shift = fraction.leading_zeros().saturating_sub(21);
+            (113u32.saturating_sub(shift) << 23) | ((fraction << shift & 0x3ff) << 13)
+        }
+        (31, _) => 0x7f80_0000 | fraction << 13,
+        _ => u32::from(exponent).saturating_add(112) << 23 | fraction << 13,
+    }
 }
 
 fn spell_float(number: f64) -> Value {

@@ -5,10 +5,11 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, Attributes, Node, Order};
-use crate::error::Result;
+use crate::array::{Array, Attributes, Format, Node, Order};
+use crate::error::{Error, Result};
 use crate::format::dtype;
-use crate::format::json::{NonFinite, render};
+use crate::format::json::{NonFinite, cite, render};
+use crate::view::DIMENSIONS;
 use crate::view::nczarr::{self, Survey};
 use crate::view::{Flavour, ome};
 use serde_json::{Map, Value, json};
@@ -24,10 +25,10 @@ pub fn documents(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<V
 pub(super) fn members(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<Value>)> {
     let (name, document, attributes) = match node {
         Node::Directory => return Vec::new(),
-        Node::Group(group) => (".zgroup", zgroup(&group.attributes, survey), ome::shown(group, Flavour::Zarr2)),
-        Node::Array(array) => (".zarray", zarray(array), array.attributes.clone()),
+        Node::Group(group) => (".zgroup", Ok(zgroup(&group.attributes, survey)), ome::shown(group, Flavour::Zarr2)),
+        Node::Array(array) => (".zarray", zarray(array), dimensioned(array)),
     };
-    let mut documents = vec![(name, Ok(Value::Object(document)))];
+    let mut documents = vec![(name, document.map(Value::Object))];
     if attributes.as_ref().map_or(true, |a: &Attributes| !a.is_empty()) {
         documents.push((".zattrs", attributes.map(Value::Object)));
     }
@@ -43,8 +44,30 @@ fn zgroup(attributes: &Result<Attributes>, survey: Survey<'_>) -> Map<String, Va
     members
 }
 
+/// The attributes of an array, with the names of its axes among them, which Zarr v3 keeps elsewhere.
+fn dimensioned(array: &Array) -> Result<Attributes> {
+    let mut attributes = array.attributes.clone()?;
+    if array.format == Format::Zarr3
+        && !attributes.contains_key(DIMENSIONS)
+        && let Some(names) = &array.dimension_names
+        && names.iter().all(Option::is_some)
+    {
+        attributes.insert(DIMENSIONS.to_owned(), json!(names));
+    }
+    Ok(attributes)
+}
+
 /// The members of `.zarray`. Values of the source are moved, not converted: they may be numbers that JSON does not have.
-fn zarray(array: &Array) -> Map<String, Value> {
+fn zarray(array: &Array) -> Result<Map<String, Value>> {
+    if let Some(codecs) = &array.kept.zarr3
+        && array.kept.filters.is_empty()
+    {
+        let codecs = cite(&Value::Array(codecs.clone()));
+        return Err(Error::unsupported(format!("no Zarr v2 spelling of the codecs that stay: {codecs}")));
+    }
+    if array.dtype.is_only_zarr3() {
+        return Err(Error::unsupported(format!("no Zarr v2 spelling of the data type {}", cite(&dtype::spell(&array.dtype)))));
+    }
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
     // netCDF's scalars have one element along one axis; netcdf-c passes over an array without axes.
@@ -74,5 +97,5 @@ fn zarray(array: &Array) -> Map<String, Value> {
     if let Ok(attributes) = &array.attributes {
         members.extend(nczarr::array_members(attributes));
     }
-    members
+    Ok(members)
 }

@@ -5,22 +5,19 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Field, Keys, Node, Order, Style};
+use crate::array::{Array, DType, Field, Format, Group, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
 use crate::format::{base64, dtype, n5};
-use crate::view::{Flavour, ome};
+use crate::view::{DIMENSIONS, Flavour, ome};
 use serde_json::{Map, Value, json};
-
-/// The name of the attribute that `dimension_names` says again.
-const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// `zarr.json` of a node; `None` for a directory of no format.
 ///
 /// # Errors
 /// [`crate::error::Kind::Unsupported`] for what has no spelling in Zarr v3, and the reason why attributes cannot be read.
 pub fn document(node: &Node) -> Result<Option<Vec<u8>>> {
-    Ok(members(node)?.map(|members| render(&Value::Object(members), NonFinite::Text)))
+    Ok(members(node)?.map(|members| render(&Value::Object(members), non_finite(node))))
 }
 
 /// `zarr.json` of a group with the documents of the nodes below it inside; the path of each, and the node.
@@ -40,7 +37,16 @@ pub fn consolidated<'a>(root: &Node, nodes: impl IntoIterator<Item = (&'a str, &
     inline.insert("must_understand".to_owned(), json!(false));
     inline.insert("metadata".to_owned(), Value::Object(metadata));
     document.insert("consolidated_metadata".to_owned(), Value::Object(inline));
-    Ok(Some(render(&Value::Object(document), NonFinite::Text)))
+    Ok(Some(render(&Value::Object(document), non_finite(root))))
+}
+
+/// How attributes that JSON has no numbers for are written: as a Zarr v3 source wrote them, else so that every reader reads them.
+fn non_finite(node: &Node) -> NonFinite {
+    match node {
+        Node::Group(Group { format: Format::Zarr3, .. }) => NonFinite::Token,
+        Node::Array(array) if array.format == Format::Zarr3 => NonFinite::Token,
+        _ => NonFinite::Text,
+    }
 }
 
 fn members(node: &Node) -> Result<Option<Map<String, Value>>> {
@@ -58,16 +64,17 @@ fn members(node: &Node) -> Result<Option<Map<String, Value>>> {
 }
 
 fn members_of(array: &Array) -> Result<Map<String, Value>> {
-    let (dtype, serializer) = stored_as(array)?;
+    let (dtype, encoding) = stored_as(array)?;
     let rank = array.shape.len();
     let mut codecs = Vec::new();
     if array.order == Order::F && rank > 1 {
         let order: Vec<usize> = (0..rank).rev().collect();
         codecs.push(json!({"name": "transpose", "configuration": {"order": order}}));
     }
-    codecs.push(serializer);
+    codecs.extend(encoding);
     let mut attributes = array.attributes.clone()?;
-    if let Some(names) = &array.dimension_names
+    if array.format != Format::Zarr3
+        && let Some(names) = &array.dimension_names
         && attributes.get(DIMENSIONS) == Some(&json!(names))
     {
         attributes.shift_remove(DIMENSIONS);
@@ -92,30 +99,33 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
 fn chunk_key_encoding(keys: &Keys) -> Value {
     let separator = char::from(keys.separator).to_string();
     let name = if keys.style == Style::C { "default" } else { "v2" };
-    let encoding = named(name, json!({ "separator": separator }));
-    if keys.suffix.is_empty() {
-        return encoding;
-    }
-    named("zarrs.default_suffix", json!({"suffix": keys.suffix, "base_encoding": encoding}))
+    named(name, json!({ "separator": separator }))
 }
 
-/// The data type, and the codec that makes bytes of the elements.
-fn stored_as(array: &Array) -> Result<(Value, Value)> {
+/// The data type, and the codecs that make bytes of the elements.
+fn stored_as(array: &Array) -> Result<(Value, Vec<Value>)> {
+    let dtype = match &array.kept.words {
+        Some(words) => Ok(words.data_type.clone()),
+        None => data_type(&array.dtype),
+    };
+    if let Some(codecs) = &array.kept.zarr3 {
+        return Ok((dtype?, codecs.clone()));
+    }
     if array.kept.is_empty() {
-        return Ok((data_type(&array.dtype)?, bytes_codec(&array.dtype)));
+        return Ok((dtype?, vec![bytes_codec(&array.dtype)]));
     }
     let ids: Vec<_> =
         array.kept.filters.iter().chain(&array.kept.compressor).map(|c| c.get("id").and_then(Value::as_str)).collect();
     match (&array.dtype, ids.as_slice()) {
-        (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), json!({"name": "vlen-utf8"}))),
-        (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), json!({"name": "vlen-bytes"}))),
+        (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), vec![json!({"name": "vlen-utf8"})])),
+        (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), vec![json!({"name": "vlen-bytes"})])),
         // Whoever does not know the codec refuses the array by its name; what the numbers are is said all the same.
         (DType::Object, [Some(n5::VARLENGTH)]) => {
             let dtype = array.kept.filters.first().and_then(|f| f.get("dtype")).and_then(Value::as_str).unwrap_or_default();
             let dtype = data_type(&dtype::parse(&json!(dtype))?.dtype)?;
-            Ok((dtype.clone(), named(n5::VARLENGTH, json!({"data_type": dtype, "endian": "little"}))))
+            Ok((dtype.clone(), vec![named(n5::VARLENGTH, json!({"data_type": dtype, "endian": "little"}))]))
         }
-        (DType::Object, [Some(n5::OBJECT)]) => Ok((json!("variable_length_bytes"), json!({"name": n5::OBJECT}))),
+        (DType::Object, [Some(n5::OBJECT)]) => Ok((json!("variable_length_bytes"), vec![json!({"name": n5::OBJECT})])),
         _ => {
             let kept = array.kept.filters.iter().chain(&array.kept.compressor).cloned().collect();
             Err(Error::unsupported(format!("no Zarr v3 spelling of the codecs that stay: {}", cite(&Value::Array(kept)))))
@@ -142,6 +152,7 @@ fn data_type(dtype: &DType) -> Result<Value> {
         DType::Int(n) => json!(format!("int{}", bits(*n))),
         DType::UInt(n) => json!(format!("uint{}", bits(*n))),
         DType::Float(n) => json!(format!("float{}", bits(*n))),
+        DType::BFloat16 => json!("bfloat16"),
         DType::Complex(n) => json!(format!("complex{}", bits(*n))),
         DType::Bytes { length, .. } => named("null_terminated_bytes", json!({"length_bytes": length})),
         DType::Text(n) => named("fixed_length_utf32", json!({"length_bytes": n.saturating_mul(4)})),
@@ -181,6 +192,9 @@ fn field(field: &Field) -> Result<Value> {
 
 /// The fill value from the bytes of an element; zeros where the source has none.
 fn fill_value(array: &Array) -> Result<Value> {
+    if let Some(value) = array.kept.words.as_ref().and_then(|words| words.fill_value.as_ref()) {
+        return Ok(value.clone());
+    }
     if array.dtype == DType::Object {
         return Ok(match &array.fill.zarr2 {
             Value::String(text) => json!(text),
@@ -217,6 +231,8 @@ fn fill_value(array: &Array) -> Result<Value> {
             json!(base64::encode(bytes.get(..kept).unwrap_or(bytes)))
         }
         DType::Void(_) | DType::Struct(_) => json!(base64::encode(bytes)),
+        // Only zero: the words of the source say all else.
+        DType::BFloat16 => json!(0.0),
         DType::Object => Value::Null,
     })
 }

@@ -1,0 +1,199 @@
+//! Zarr version 3: `zarr.json` of groups and arrays.
+//!
+//! Sharding is undone: the grid that is shown is that of the innermost chunks, whatever order of axes lies between. Codecs are
+//! undone from the outside in; one that is not known stays with everything inside it, in the bytes and in the metadata. A
+//! member that is not known must say that it need not be understood. Attributes that cannot be read do not hide the data.
+//!
+//! [Specification](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html), and the
+//! [registered extensions](https://github.com/zarr-developers/zarr-extensions).
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+mod codecs;
+mod dtype;
+mod fill;
+mod grid;
+
+use crate::array::{Array, Attributes, DType, Envelope, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style, Words};
+use crate::error::{Error, Result};
+use crate::format::{Documents, axes, check_sizes, inside, json, object};
+use serde_json::{Map, Value};
+
+/// Name of the document, which holds consolidated metadata as well.
+pub const DOCUMENT: &str = "zarr.json";
+
+type Members = Map<String, Value>;
+
+/// What a directory is to Zarr v3; `None` where it is nothing.
+///
+/// # Errors
+/// For a document that cannot be read or contradicts itself, named.
+pub fn detect(documents: &Documents) -> Result<Option<Node>> {
+    let Some(members) = object(documents, DOCUMENT)? else { return Ok(None) };
+    node(&members).map(Some).map_err(|e| inside(DOCUMENT, e))
+}
+
+fn node(members: &Members) -> Result<Node> {
+    match members.get("zarr_format") {
+        Some(Value::Number(n)) if n.as_str() == "3" => {}
+        Some(other) => return Err(Error::unsupported(format!("zarr_format: {} where 3 is expected", json::cite(other)))),
+        None => return Err(Error::corrupt("no `zarr_format`")),
+    }
+    match members.get("node_type").map(|kind| (kind, kind.as_str())) {
+        Some((_, Some("group"))) => group(members).map(Node::Group),
+        Some((_, Some("array"))) => array(members).map(|array| Node::Array(Box::new(array))),
+        Some((other, _)) => Err(Error::corrupt(format!("node_type: {} is neither \"array\" nor \"group\"", json::cite(other)))),
+        None => Err(Error::corrupt("no `node_type`")),
+    }
+}
+
+fn group(members: &Members) -> Result<Group> {
+    check_members(members, &[])?;
+    let consolidated = members.get("consolidated_metadata").is_some_and(|c| c.get("metadata").is_some_and(Value::is_object));
+    Ok(Group { format: Format::Zarr3, attributes: attributes(members), consolidated, multiscale: None })
+}
+
+fn array(members: &Members) -> Result<Array> {
+    const OWN: &[&str] = &[
+        "shape",
+        "data_type",
+        "chunk_grid",
+        "chunk_key_encoding",
+        "fill_value",
+        "codecs",
+        "dimension_names",
+        "storage_transformers",
+    ];
+    check_members(members, OWN)?;
+    let member = |name: &str| members.get(name).ok_or_else(|| Error::corrupt(format!("no `{name}`")));
+    if members.get("storage_transformers").is_some_and(|t| !t.is_null() && t.as_array().is_none_or(|list| !list.is_empty())) {
+        let found = json::cite(member("storage_transformers")?);
+        return Err(Error::unsupported(format!("storage_transformers: {found} are not undone")));
+    }
+    let shape = axes(members, "shape")?;
+    let object_shape = grid::chunk_shape(member("chunk_grid")?, &shape).map_err(|e| inside("chunk_grid", e))?;
+    let typed = dtype::parse(member("data_type")?).map_err(|e| inside("data_type", e))?;
+    let fill = fill::parse(member("fill_value")?, &typed.dtype)?;
+    let stored_keys = key_encoding(member("chunk_key_encoding")?).map_err(|e| inside("chunk_key_encoding", e))?;
+    let plan = codecs::plan(member("codecs")?, object_shape, &typed).map_err(|e| inside("codecs", e))?;
+    let item = typed.dtype.size().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
+    check_sizes(&shape, &plan.chunks, item)?;
+    let mut keys = stored_keys.clone();
+    if !plan.levels.is_empty() {
+        // A shard holds many chunks, and one directory would have them all.
+        keys.separator = b'/';
+    }
+    // What few readers know, and what tells of the stored bytes (`.tiff`), is not shown.
+    keys.suffix.clear();
+    let words = Words { data_type: typed.spelled, fill_value: fill.spelled };
+    Ok(Array {
+        format: Format::Zarr3,
+        dimension_names: dimension_names(members, shape.len())?,
+        shape,
+        chunks: plan.chunks,
+        dtype: typed.dtype,
+        fill: fill.fill,
+        order: Order::C,
+        keys,
+        attributes: attributes(members),
+        kept: Kept { words: Some(words), ..plan.kept },
+        stored: Stored {
+            keys: stored_keys,
+            placement: if plan.levels.is_empty() { Placement::Object } else { Placement::Shards(plan.levels) },
+            reversed: false,
+            envelope: Envelope::None,
+            chain: plan.chain,
+            swaps: plan.swaps,
+            axes: plan.axes,
+            narrow_text: false,
+        },
+    })
+}
+
+/// The attributes of a node as they are shown. A dialect that keeps marks of its own among them (NCZarr) translates them here.
+fn attributes(members: &Members) -> Result<Attributes> {
+    match members.get("attributes") {
+        None | Some(Value::Null) => Ok(Attributes::new()),
+        Some(Value::Object(attributes)) => Ok(attributes.clone()),
+        Some(other) => Err(inside(DOCUMENT, Error::corrupt(format!("attributes: {} is no object", json::cite(other))))),
+    }
+}
+
+/// Refuses members that are not known, unless they say that they need not be. `own` are those of the node's type.
+fn check_members(members: &Members, own: &[&str]) -> Result<()> {
+    const COMMON: &[&str] = &["zarr_format", "node_type", "attributes", "consolidated_metadata"];
+    let known = |name: &str| COMMON.contains(&name) || own.contains(&name);
+    for (name, value) in members.iter().filter(|(name, _)| !known(name)) {
+        if value.get("must_understand") != Some(&Value::Bool(false)) {
+            return Err(Error::unsupported(format!("a member `{name}`, which must be understood")));
+        }
+    }
+    Ok(())
+}
+
+/// Name and configuration of an extension: `{"name": .., "configuration": {..}}`, or the bare name.
+fn named(value: &Value) -> Result<(&str, &Members)> {
+    static NONE: std::sync::LazyLock<Members> = std::sync::LazyLock::new(Map::new);
+    let wrong = || Error::corrupt(format!("{} is neither a name nor an object with a name", json::cite(value)));
+    match value {
+        Value::String(name) => Ok((name, &NONE)),
+        Value::Object(members) => {
+            let name = members.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
+            match members.get("configuration") {
+                None | Some(Value::Null) => Ok((name, &NONE)),
+                Some(Value::Object(configuration)) => Ok((name, configuration)),
+                Some(other) => Err(Error::corrupt(format!("{name}: configuration: {} is no object", json::cite(other)))),
+            }
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// How chunk indices make keys.
+fn key_encoding(value: &Value) -> Result<Keys> {
+    let (name, configuration) = named(value)?;
+    let separator = |default: u8| match configuration.get("separator") {
+        None | Some(Value::Null) => Ok(default),
+        Some(Value::String(s)) if s == "/" => Ok(b'/'),
+        Some(Value::String(s)) if s == "." => Ok(b'.'),
+        Some(other) => Err(Error::corrupt(format!("separator: {} is neither \".\" nor \"/\"", json::cite(other)))),
+    };
+    let suffix = || match configuration.get("suffix") {
+        Some(Value::String(suffix)) if !suffix.contains(['/', '\0']) => Ok(suffix.clone()),
+        Some(other) => Err(Error::unsupported(format!("suffix: {}", json::cite(other)))),
+        None => Err(Error::corrupt("no `suffix`")),
+    };
+    match name {
+        "default" => Ok(Keys { style: Style::C, separator: separator(b'/')?, suffix: String::new() }),
+        "v2" => Ok(Keys { style: Style::Plain, separator: separator(b'.')?, suffix: String::new() }),
+        "zarrs.default_suffix" => Ok(Keys { style: Style::C, separator: separator(b'/')?, suffix: suffix()? }),
+        "suffix" => {
+            let base = configuration.get("base_encoding").or_else(|| configuration.get("base-encoding"));
+            let base = base.ok_or_else(|| Error::corrupt("no `base_encoding`"))?;
+            match named(base)?.0 {
+                "default" | "v2" => Ok(Keys { suffix: suffix()?, ..key_encoding(base)? }),
+                other => Err(Error::unsupported(format!("base_encoding: {other:?}"))),
+            }
+        }
+        other => Err(Error::unsupported(format!("{other:?} is not read"))),
+    }
+}
+
+fn dimension_names(members: &Members, rank: usize) -> Result<Option<Vec<Option<String>>>> {
+    let Some(value) = members.get("dimension_names").filter(|v| !v.is_null()) else { return Ok(None) };
+    let name = |name: &Value| match name {
+        Value::Null => Some(None),
+        Value::String(name) => Some(Some(name.clone())),
+        _ => None,
+    };
+    let names: Option<Vec<_>> = value.as_array().and_then(|list| list.iter().map(name).collect());
+    match names {
+        Some(names) if names.len() == rank => Ok(Some(names)),
+        _ => Err(Error::corrupt(format!("dimension_names: {} are no names of {rank} axes", json::cite(value)))),
+    }
+}
+
+/// Whether bytes of this type depend on a byte order.
+fn has_order(dtype: &DType) -> bool {
+    !dtype::big_endian(dtype).is_empty()
+}
