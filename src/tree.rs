@@ -3,12 +3,14 @@
 //! A directory is opened by fetching the documents that formats put there, and by rendering the documents that the mount shows
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
+mod cubes;
+
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
-use crate::format::{self, Context, Documents};
+use crate::format::{self, Context, Documents, wkw};
 use crate::limits;
-use crate::store::{Key, ObjectKind, Range, Store};
+use crate::store::{Key, Listing, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -18,7 +20,7 @@ use std::time::SystemTime;
 pub struct Options {
     /// Only this format is looked for.
     pub only: Option<Format>,
-    /// Keep N5's order of axes.
+    /// Keep the order of axes of N5 and WKW.
     pub source_axes: bool,
     /// Which documents are shown; each node's own where nothing is chosen.
     pub flavour: Option<Flavour>,
@@ -36,6 +38,16 @@ impl Options {
 pub struct Below {
     /// They belong to this format when they have no document of their own.
     pub format: Option<Format>,
+    /// Which directory of a WEBKNOSSOS dataset this is.
+    pub place: Option<wkw::Place>,
+}
+
+impl Below {
+    /// Which directory of a WEBKNOSSOS dataset `key` is, directly below this one.
+    fn enter(&self, key: &Key) -> Option<wkw::Place> {
+        let name = key.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
+        self.place.as_ref().map(|place| place.enter(&String::from_utf8_lossy(name)))
+    }
 }
 
 /// A document as the mount shows it.
@@ -63,7 +75,7 @@ pub struct Directory {
     /// Time of the last modification of what the documents were made from.
     pub modified: SystemTime,
     /// What a person should know of how the directory was understood.
-    pub notice: Option<&'static str>,
+    pub notices: Vec<String>,
 }
 
 impl Directory {
@@ -107,6 +119,16 @@ const PEEKS: u32 = 64;
 /// And so deep.
 const PEEK_DEPTH: u32 = 3;
 
+/// What lies below a directory without documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peek {
+    Nothing,
+    /// Nodes of one format.
+    Nodes(Format),
+    /// Stores, or nodes of several formats.
+    Stores,
+}
+
 /// Most arrays and groups that are looked at for the sake of one document.
 const SURVEY: u32 = 10_000;
 
@@ -138,19 +160,36 @@ impl Tree {
         let mut modified = None;
         let documents = self.fetch(key, &mut modified);
         let parent = if key.is_root() { self.options.only } else { above.format };
-        let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
+        let mut notices = Vec::new();
+        let place = match wkw::properties(&documents) {
+            Some(Ok(properties)) => {
+                notices.clone_from(&properties.notices);
+                Some(wkw::Place::root(properties))
+            }
+            Some(Err(_)) => None,
+            None => above.enter(key),
+        };
+        let context =
+            Context { only: self.options.only, parent, source_axes: self.options.source_axes, place: place.as_ref() };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
-        if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
-            node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
+        if matches!(node, Ok(Node::Directory)) {
+            node = self.by_content(key, &context, &mut notices);
         }
-        let mut notice = None;
+        if let Ok(Node::Array(array)) = &mut node
+            && array.format == Format::Wkw
+        {
+            match self.measure(key, array, &context) {
+                Ok(notice) => notices.extend(notice.map(str::to_owned)),
+                Err(e) => node = Err(e.about(key)),
+            }
+        }
         match self.has_nested_chunks(key, &node, &documents) {
             Ok(false) => {}
             Ok(true) => {
                 if let Ok(Node::Array(array)) = &mut node {
                     array.nest();
                 }
-                notice = Some(NESTED);
+                notices.push(NESTED.to_owned());
             }
             Err(e) => node = Err(e),
         }
@@ -176,8 +215,8 @@ impl Tree {
             Ok(node) => shown(key, node, flavour),
             Err(e) => broken(flavour, e),
         };
-        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format });
-        Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notice })
+        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format, place });
+        Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notices })
     }
 
     /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
@@ -244,39 +283,67 @@ impl Tree {
         documents
     }
 
-    /// Whether a directory without documents is the root of an N5 container that nobody gave attributes: the nearest
-    /// documents below it are N5's, and do not start a container of their own (they have no `n5` version).
-    fn is_n5_root(&self, key: &Key) -> bool {
-        self.options.only.is_none_or(|only| only == Format::N5) && self.peek_n5(key, PEEK_DEPTH, &mut { PEEKS }) == Some(true)
+    /// What a directory without documents is by what lies in it: an array of cubes, or a group because nodes of one format
+    /// lie below it.
+    fn by_content(&self, key: &Key, context: &Context<'_>, notices: &mut Vec<String>) -> Result<Node> {
+        // What cannot be listed fails when it is.
+        let Ok(listing) = self.store.list(key) else { return Ok(Node::Directory) };
+        if cubes::is_wanted(self.options.only)
+            && let Some(array) = self.headerless(key, &listing, context)?
+        {
+            notices.push(cubes::INFERRED.to_owned());
+            return Ok(Node::Array(Box::new(array)));
+        }
+        Ok(match self.peek(key, &listing, PEEK_DEPTH, &mut { PEEKS }) {
+            Peek::Nodes(format) => Node::Group(Group { format, attributes: Ok(Attributes::new()), consolidated: false }),
+            Peek::Nothing | Peek::Stores => Node::Directory,
+        })
     }
 
-    fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Option<bool> {
-        let names = self.store.list(key).ok()?;
-        let mut found = None;
-        for (name, kind) in names.iter() {
+    /// Which format the nearest nodes below a directory have, where they do not start a hierarchy of their own: the root of an
+    /// N5 container that nobody gave attributes, a layer of a WEBKNOSSOS dataset.
+    fn peek(&self, key: &Key, listing: &Listing, depth: u32, budget: &mut u32) -> Peek {
+        let mut found = Peek::Nothing;
+        for (name, kind) in listing.iter() {
             if kind != ObjectKind::Directory || *budget == 0 {
                 continue;
             }
             *budget -= 1;
             let Ok(child) = key.join(name) else { continue };
             let documents = self.fetch(&child, &mut None);
-            if documents.is_empty() {
-                if depth > 1 && self.peek_n5(&child, depth - 1, budget) == Some(true) {
-                    found = Some(true);
+            let context = Context { only: self.options.only, ..Context::default() };
+            let below = if documents.is_empty() {
+                let Ok(listing) = self.store.list(&child) else { continue };
+                match self.headerless(&child, &listing, &context) {
+                    Ok(Some(_)) if cubes::is_wanted(self.options.only) => Peek::Nodes(Format::Wkw),
+                    _ if depth > 1 => match self.peek(&child, &listing, depth - 1, budget) {
+                        Peek::Stores => Peek::Nothing,
+                        below => below,
+                    },
+                    _ => Peek::Nothing,
                 }
-                continue;
-            }
-            match format::detect(&documents, &Context { only: self.options.only, ..Context::default() }) {
-                Ok(Node::Array(array)) if array.format == Format::N5 => found = Some(true),
-                Ok(Node::Group(Group { format: Format::N5, attributes: Ok(attributes), .. }))
-                    if !attributes.contains_key("n5") =>
-                {
-                    found = Some(true);
+            } else {
+                match format::detect(&documents, &context) {
+                    Ok(Node::Array(array)) if matches!(array.format, Format::N5 | Format::Wkw) => Peek::Nodes(array.format),
+                    Ok(Node::Group(Group { format: Format::N5, attributes: Ok(attributes), .. }))
+                        if !attributes.contains_key("n5") =>
+                    {
+                        Peek::Nodes(Format::N5)
+                    }
+                    // Damage says nothing of what lies above it.
+                    Err(_) => Peek::Nothing,
+                    // A container or a store of its own: this is a folder of stores.
+                    _ => Peek::Stores,
                 }
-                // Damage says nothing of what lies above it.
-                Err(_) => {}
-                // A container or a store of its own: this is a folder of stores.
-                _ => return Some(false),
+            };
+            found = match (found, below) {
+                (found, Peek::Nothing) => found,
+                (Peek::Nothing, below) => below,
+                (Peek::Nodes(one), Peek::Nodes(other)) if one == other => found,
+                _ => Peek::Stores,
+            };
+            if found == Peek::Stores {
+                break;
             }
         }
         found

@@ -205,7 +205,7 @@ impl Vfs {
     }
 
     fn announce(&self, dir: &Dir) {
-        if let Some(notice) = dir.directory.notice {
+        for notice in &dir.directory.notices {
             let text = format!("{}: {notice}", dir.directory.key);
             if self.reported.lock().put(digest(&text), ()).is_none() {
                 log::warn!("{text}");
@@ -398,7 +398,7 @@ impl Vfs {
 
     /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
     fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
-        format::DOCUMENTS.iter().any(|d| d.as_bytes() == name)
+        format::is_hidden(name)
             || (name == b"zarr.json" && !matches!(directory.node, Ok(crate::array::Node::Directory)))
     }
 
