@@ -9,7 +9,7 @@
 
 mod properties;
 
-pub use properties::{Layer, Mag, Place, Properties};
+pub use properties::{Layer, Mag, Place, Properties, VoxelSize, below, multiscale};
 
 use crate::array::{Array, Attributes, Cube, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style};
 use crate::codec::{Chain, Codec, Framing};
@@ -46,7 +46,7 @@ pub fn detect(documents: &Documents, context: &Context<'_>) -> Result<Option<Nod
 
 /// A group of layers or magnifications.
 pub fn group(attributes: Result<Attributes>) -> Node {
-    Node::Group(Group { format: Format::Wkw, attributes, consolidated: false })
+    Node::Group(Group::of(Format::Wkw, attributes))
 }
 
 /// What the directory says of the dataset that it is; `None` where it does not.

@@ -3,9 +3,11 @@
 //! Cubes lie in three levels of directories, `z3/y1/x4.wkw`. What cannot be listed is unknown, never absent.
 
 use super::Tree;
-use crate::array::{Array, Format};
+use crate::array::Array;
 use crate::error::{Error, Kind, Result};
+use crate::array::scales::Multiscale;
 use crate::format::{Context, wkw};
+use crate::limits;
 use crate::store::{Key, Listing, ObjectKind, Range, Store};
 use crate::view::names;
 
@@ -100,6 +102,41 @@ impl Tree {
         }
     }
 
+    /// The scale pyramid of a layer of WKW, from its dataset's document and from the magnifications that are there; `None` for any
+    /// other directory, and for magnifications of different axes.
+    pub(super) fn layer_scales(&self, key: &Key, context: &Context<'_>) -> Option<Multiscale> {
+        let place = context.place?;
+        let layer = place.layers().next()?;
+        let mut levels = Vec::new();
+        let mut ranks = Vec::new();
+        for mag in &layer.mags {
+            let there = mag.paths.iter().filter_map(|path| wkw::below(path, &place.path)).find_map(|path| {
+                let rank = path.split('/').try_fold(key.clone(), |key, part| key.join(part)).ok();
+                Some((path, self.rank(&rank?, context)?))
+            });
+            // What is listed and not there is no level: readers of OME-Zarr fail at it.
+            if let Some((path, rank)) = there {
+                levels.push((path.to_owned(), mag.mag));
+                ranks.push(rank);
+            }
+        }
+        let rank = *ranks.first()?;
+        let voxel = place.properties.voxel_size();
+        let same = ranks.iter().all(|other| *other == rank);
+        same.then(|| wkw::multiscale(layer, voxel.as_ref(), &levels, rank > 3, context.source_axes))
+    }
+
+    /// Number of axes of the array of WKW at `key`; `None` where none is.
+    fn rank(&self, key: &Key, context: &Context<'_>) -> Option<usize> {
+        let mut bytes = Vec::new();
+        let header = key.join(wkw::HEADER).and_then(|key| self.store().get(&key, Range::All, None, limits::DOCUMENT, &mut bytes));
+        let array = match header {
+            Ok(_) => wkw::array(&bytes, context).ok(),
+            Err(_) => self.headerless(key, &self.store().list(key).ok()?, context).ok()?,
+        };
+        array.map(|array| array.shape.len())
+    }
+
     /// Extends an array to the cubes that are there, and tells what a person should know of it.
     ///
     /// # Errors
@@ -124,9 +161,4 @@ impl Tree {
             _ => None,
         })
     }
-}
-
-/// Whether a WKW array may be meant by what is wanted.
-pub(super) fn is_wanted(only: Option<Format>) -> bool {
-    only.is_none_or(|only| only == Format::Wkw)
 }

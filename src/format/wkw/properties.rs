@@ -7,6 +7,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use crate::array::Attributes;
+use crate::array::scales::{Axis, Level, Multiscale};
 use crate::error::{Error, Result};
 use crate::format::json;
 use serde_json::{Map, Value};
@@ -24,6 +25,15 @@ pub struct Properties {
     pub layers: Vec<Layer>,
     /// What was left out, for a person.
     pub notices: Vec<String>,
+}
+
+/// How large a voxel of magnification 1 is: x, y, z, and the name of the unit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VoxelSize {
+    /// Length of each side.
+    pub factor: [f64; 3],
+    /// Its unit; nanometers where the document has none.
+    pub unit: String,
 }
 
 /// A layer of a dataset.
@@ -130,6 +140,16 @@ impl Properties {
         Ok(properties)
     }
 
+    /// The size of a voxel: `scale` is three lengths in nanometers, or has a `factor` and a `unit`.
+    pub fn voxel_size(&self) -> Option<VoxelSize> {
+        let scale = self.attributes.get("scale").or_else(|| self.attributes.get("voxelSize"))?;
+        let factor = scale.get("factor").unwrap_or(scale);
+        let sides: Option<Vec<f64>> = factor.as_array()?.iter().map(Value::as_f64).collect();
+        let factor = <[f64; 3]>::try_from(sides?).ok()?;
+        let unit = scale.get("unit").and_then(Value::as_str).unwrap_or("nanometer").to_owned();
+        Some(VoxelSize { factor, unit })
+    }
+
     /// Whether any layer is in WKW.
     pub fn has_cubes(&self) -> bool {
         self.layers.iter().any(|layer| layer.is_wkw)
@@ -178,6 +198,39 @@ impl Layer {
         attributes.insert("mag".to_owned(), serde_json::json!(mag.mag));
         attributes
     }
+}
+
+/// The scale pyramid that magnifications of a layer make, which lie at these paths below its directory. Channels come last in the
+/// order that is shown, or first in the source's.
+pub fn multiscale(
+    layer: &Layer,
+    voxel: Option<&VoxelSize>,
+    levels: &[(String, [u64; 3])],
+    has_channels: bool,
+    source_axes: bool,
+) -> Multiscale {
+    let unit = voxel.map(|voxel| voxel.unit.as_str());
+    let spacing = voxel.map_or([1.0; 3], |voxel| voxel.factor);
+    // In the order c, x, y, z first.
+    let channels = usize::from(has_channels);
+    let order = |numbers: [f64; 3], channel: f64| {
+        let mut list: Vec<f64> = std::iter::repeat_n(channel, channels).chain(numbers).collect();
+        if !source_axes {
+            list.reverse();
+        }
+        list
+    };
+    let mut axes: Vec<Axis> = std::iter::repeat_n("c", channels).chain(["x", "y", "z"]).map(|name| Axis::new(name, unit)).collect();
+    if !source_axes {
+        axes.reverse();
+    }
+    let mut sorted: Vec<_> = levels.iter().collect();
+    sorted.sort_by_key(|(_, mag)| mag.iter().map(|n| u128::from(*n)).product::<u128>());
+    let (spacing, offset) = (order(spacing, 1.0), order([0.0; 3], 0.0));
+    // Magnifications are below 2^32.
+    let factors = |mag: &[u64; 3]| order(mag.map(|n| n as f64), 1.0);
+    let levels = sorted.into_iter().map(|(path, mag)| Level::downsampled(path, &spacing, &offset, &factors(mag)));
+    Multiscale { name: Some(layer.name.clone()), axes, levels: levels.collect() }
 }
 
 impl Mag {
