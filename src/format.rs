@@ -39,6 +39,11 @@ pub const DOCUMENTS: &[&str] = &[
     wkw::PROPERTIES,
 ];
 
+/// Whether a file of this name is part of a store: a document, or a file of WKW.
+pub fn is_mark(name: &[u8]) -> bool {
+    name == b"zarr.json" || name.ends_with(b".wkw") || DOCUMENTS.iter().any(|document| document.as_bytes() == name)
+}
+
 /// Whether a file is one of [`DOCUMENTS`] that are not shown as they are.
 pub fn is_hidden(name: &[u8]) -> bool {
     name != wkw::PROPERTIES.as_bytes() && DOCUMENTS.iter().any(|document| document.as_bytes() == name)
