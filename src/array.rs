@@ -61,6 +61,13 @@ pub struct Group {
     pub multiscale: Option<Multiscale>,
 }
 
+impl Group {
+    /// A group of `format` with these attributes and nothing else.
+    pub fn of(format: Format, attributes: Result<Attributes, Error>) -> Self {
+        Self { format, attributes, consolidated: false, multiscale: None }
+    }
+}
+
 /// An array, as it is shown.
 #[derive(Debug, Clone)]
 pub struct Array {
@@ -183,7 +190,7 @@ pub struct Stored {
     pub keys: Keys,
     /// Where in an object the block of a chunk lies.
     pub placement: Placement,
-    /// Whether keys hold the chunk indices in the opposite order of the shown axes (N5 shown as Zarr).
+    /// Whether keys hold the chunk indices in the opposite order of the shown axes (N5 shown as Zarr, WKW with its own axes).
     pub reversed: bool,
     /// What wraps the encoded bytes of a block.
     pub envelope: Envelope,
@@ -410,7 +417,13 @@ impl Array {
                 Some(level) => level.parts.iter().zip(&level.chunks).map(|(&p, &c)| p.saturating_mul(c)).collect(),
                 None => vec![1; self.shape.len()],
             },
-            Placement::Cube(cube) => (0..self.shape.len()).map(|axis| if axis < 3 { cube.side } else { 1 }).collect(),
+            Placement::Cube(cube) => {
+                let mut counts: Vec<u64> = (0..self.shape.len()).map(|axis| if axis < 3 { cube.side } else { 1 }).collect();
+                if self.stored.reversed {
+                    counts.reverse();
+                }
+                counts
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Mounts chunked arrays (N5, Zarr v2, NCZarr; in a directory or a zip) as a tree of plain decoded files.
+/// Mounts chunked arrays (N5, Zarr v2, NCZarr, WEBKNOSSOS WKW; in a directory or a zip) as a tree of plain decoded files.
 ///
 /// Each array becomes a directory with its metadata in Zarr's documents and one uncompressed, little-endian file for each
 /// chunk, so that cat, od, dd, cp, numpy.fromfile and any Zarr reader work on it. Nothing is converted or copied.
@@ -34,7 +34,8 @@ pub struct Cli {
     #[arg(long, value_name = "VERSION")]
     pub zarr: Option<ZarrVersion>,
 
-    /// Order of axes: C reverses N5's, so that the last one shown is the fastest; source keeps them (and says order F)
+    /// Order of axes: C reverses those of N5 and WKW, so that the last one shown is the fastest; source keeps them (and says
+    /// order F)
     #[arg(long, value_name = "ORDER", default_value = "c", ignore_case = true)]
     pub axes: Axes,
 
@@ -127,6 +128,8 @@ pub enum FormatName {
     Zarr3,
     /// N5.
     N5,
+    /// WEBKNOSSOS WKW.
+    Wkw,
 }
 
 impl From<FormatName> for Format {
@@ -135,6 +138,7 @@ impl From<FormatName> for Format {
             FormatName::Zarr2 | FormatName::Nczarr => Self::Zarr2,
             FormatName::Zarr3 => Self::Zarr3,
             FormatName::N5 => Self::N5,
+            FormatName::Wkw => Self::Wkw,
         }
     }
 }

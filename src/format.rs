@@ -13,6 +13,7 @@ pub mod n5;
 pub mod nczarr;
 pub mod nczarr3;
 pub mod scales;
+pub mod wkw;
 pub mod zarr2;
 pub mod zarr3;
 
@@ -22,7 +23,7 @@ use crate::limits;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Names of the documents that tell what a directory is; all of them are looked for, and none is shown as it is.
+/// Names of the documents that tell what a directory is; all of them are looked for.
 pub const DOCUMENTS: &[&str] = &[
     zarr3::DOCUMENT,
     ".zarray",
@@ -36,20 +37,34 @@ pub const DOCUMENTS: &[&str] = &[
     ".nczattr",
     ".nczattrs",
     "attributes.json",
+    wkw::HEADER,
+    wkw::PROPERTIES,
 ];
+
+/// Whether a file of this name is part of a store: a document, or a file of WKW.
+pub fn is_mark(name: &[u8]) -> bool {
+    name == b"zarr.json" || name.ends_with(b".wkw") || DOCUMENTS.iter().any(|document| document.as_bytes() == name)
+}
+
+/// Whether a file is one of [`DOCUMENTS`] that are not shown as they are.
+pub fn is_hidden(name: &[u8]) -> bool {
+    name != wkw::PROPERTIES.as_bytes() && DOCUMENTS.iter().any(|document| document.as_bytes() == name)
+}
 
 /// The documents found in a directory: the bytes, or why they cannot be read. A name that is not in it is absent.
 pub type Documents = BTreeMap<&'static str, Result<Vec<u8>>>;
 
 /// What the caller wants and knows when a directory is looked at.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Context {
+pub struct Context<'a> {
     /// Only this format is looked for.
     pub only: Option<Format>,
     /// The format of the directory above; an N5 group need not have a document.
     pub parent: Option<Format>,
-    /// Keep N5's order of axes (first axis fastest) instead of reversing it.
+    /// Keep the order of axes of N5 and WKW (first axis fastest) instead of reversing it.
     pub source_axes: bool,
+    /// Where in a WEBKNOSSOS dataset the directory lies.
+    pub place: Option<&'a wkw::Place>,
 }
 
 /// Tells what a directory is.
@@ -57,7 +72,7 @@ pub struct Context {
 /// # Errors
 /// When a document contradicts itself, is not read, or could not be fetched; the message names the document and the reason.
 /// A directory with an error is *broken*, never absent.
-pub fn detect(documents: &Documents, context: &Context) -> Result<Node> {
+pub fn detect(documents: &Documents, context: &Context<'_>) -> Result<Node> {
     let wanted = |format| context.only.is_none_or(|only| only == format);
     if wanted(Format::Zarr3)
         && let Some(node) = zarr3::detect(documents)?
@@ -66,6 +81,11 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Node> {
     }
     if wanted(Format::Zarr2)
         && let Some(node) = zarr2::detect(documents, context)?
+    {
+        return Ok(node);
+    }
+    if wanted(Format::Wkw)
+        && let Some(node) = wkw::detect(documents, context)?
     {
         return Ok(node);
     }
@@ -87,7 +107,7 @@ pub fn notice(documents: &Documents, node: &Node) -> Option<String> {
 }
 
 /// Which format a directory is of that cannot be understood: what it has a document of, or else its parent's.
-pub fn suspected(documents: &Documents, context: &Context) -> Option<Format> {
+pub fn suspected(documents: &Documents, context: &Context<'_>) -> Option<Format> {
     let v3 = documents.contains_key(zarr3::DOCUMENT) && context.only.is_none_or(|only| only == Format::Zarr3);
     if v3 { Some(Format::Zarr3) } else { context.parent }
 }

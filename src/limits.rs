@@ -34,6 +34,10 @@ pub const KEY: usize = 4096;
 /// Largest file that must be held whole to be shown (a deflated zip entry of no format, for example).
 pub const WHOLE_FILE: u64 = 1 << 30;
 
+/// Most bytes of deflated archives within an archive that are held to be shown as directories. A downloaded annotation has some
+/// megabytes; stored archives are read by ranges and are not counted.
+pub const NESTED: u64 = 512 << 20;
+
 /// The most encoded bytes that can stand for `decoded` bytes. Every codec's own worst case is below 1.2 times plus a header;
 /// the rest is slack for concatenated members and padding, so that no real chunk is refused.
 pub const fn encoded(decoded: u64) -> u64 {

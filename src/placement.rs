@@ -103,7 +103,7 @@ impl Indexes {
                 Ok(Part { key, meta, range: Range::All, body: None })
             }
             Placement::Shards(levels) => self.in_shard(store, &key, levels, index).map_err(|e| about(e, &key)),
-            Placement::Cube(cube) => self.in_cube(store, &key, cube, index).map_err(|e| about(e, &key)),
+            Placement::Cube(cube) => self.in_cube(store, &key, cube, &cube_order(array, index)).map_err(|e| about(e, &key)),
         }
     }
 
@@ -169,7 +169,8 @@ impl Indexes {
             return Err(Error::corrupt(format!("block {slot} is said to be at {start} to {end} of {size} bytes")));
         }
         if start == end {
-            return Err(Error::not_found());
+            // No writer leaves a block out, and no reader makes anything of none.
+            return Err(Error::corrupt(format!("block {slot} has no bytes")));
         }
         let range = Range::Part { offset: start, length: end - start };
         Ok(Part { key: key.clone(), meta: known.meta, range, body: known.body })
@@ -231,6 +232,15 @@ impl State {
             self.bytes -= old.weight();
         }
     }
+}
+
+/// The index of a block in the order z, y, x and channel.
+fn cube_order(array: &Array, index: &[u64]) -> Vec<u64> {
+    let mut index = index.to_vec();
+    if array.stored.reversed {
+        index.reverse();
+    }
+    index
 }
 
 /// Absence is told without words; everything else names the object.
@@ -357,6 +367,10 @@ fn read_cube(store: &dyn Store, key: &Key, cube: &Cube) -> Result<Index> {
     let mut bytes = Vec::new();
     let range = Range::Part { offset: 0, length };
     let meta = store.get(key, range, None, length, &mut bytes)?;
+    // What an annotation took back is downloaded as a file of one block without any bytes.
+    if meta.size == 0 && cube.side == 1 {
+        return Err(Error::not_found());
+    }
     let numbers = Arc::new(cube_index(cube, &bytes)?);
     let body = if meta.seekable {
         None
@@ -377,7 +391,7 @@ pub fn cube_index(cube: &Cube, bytes: &[u8]) -> Result<Vec<u64>> {
     let head =
         head.ok_or_else(|| Error::corrupt(format!("{} bytes, fewer than the {CUBE_HEADER} of a WKW header", bytes.len())))?;
     let (geometry, offset) = head.split_at(8);
-    if geometry != cube.header {
+    if !is_same_geometry(geometry, &cube.header) {
         return Err(Error::corrupt(format!("the header is {geometry:02x?}, where that of the array is {:02x?}", cube.header)));
     }
     let offset = offset.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
@@ -390,6 +404,13 @@ pub fn cube_index(cube: &Cube, bytes: &[u8]) -> Result<Vec<u64>> {
     }
     let table = bytes.get(16..).unwrap_or_default();
     Ok(if cube.compressed { table.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect() } else { Vec::new() })
+}
+
+/// Whether two headers mean the same: LZ4 and its variant with high compression (block types 2 and 3) decode alike.
+fn is_same_geometry(one: &[u8], other: &[u8; 8]) -> bool {
+    let decoding = |byte: u8| if byte == 3 { 2 } else { byte };
+    one.len() == other.len()
+        && one.iter().zip(other).enumerate().all(|(at, (a, b))| a == b || (at == 5 && decoding(*a) == decoding(*b)))
 }
 
 /// The place of a block in a WKW file: the bits of its indices x, y, z interleaved, x's lowest first.

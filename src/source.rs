@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format;
 use crate::limits;
 use crate::store::dir::{DirOptions, DirStore};
+use crate::store::nested::NestedStore;
 use crate::store::zip::ZipStore;
 use crate::store::{Key, Range, Store};
 use std::ffi::OsString;
@@ -182,7 +183,7 @@ fn local(path: &Path, mode: Vec<String>, options: Options) -> Result<Opened> {
         let opened = DirStore::open(folder, DirOptions::default()).and_then(|folder| ZipStore::open(Arc::new(folder), key));
         let archive = opened.map_err(|e| Error::new(e.kind(), e.reason()))?;
         let leave = holds_one_array(&archive, &real).map_err(|e| Error::new(e.kind(), e.to_string()))?;
-        Arc::new(if leave { archive.leave_folder() } else { archive })
+        NestedStore::wrap(if leave { archive.leave_folder() } else { archive }, format::is_mark)
     } else {
         return Err(Error::unsupported("neither a directory nor a regular file"));
     };
@@ -194,6 +195,10 @@ fn local(path: &Path, mode: Vec<String>, options: Options) -> Result<Opened> {
 /// and then the archive itself is the root. A folder that is called as stores or this archive are is a store all the same.
 fn holds_one_array(archive: &ZipStore, path: &Path) -> Result<bool> {
     let Some(folder) = archive.folder() else { return Ok(false) };
+    // The outermost directory of an array of WKW whose header is missing.
+    if folder.strip_prefix('z').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())) {
+        return Ok(true);
+    }
     let is_store = [".zarr", ".n5", ".ozx"].iter().any(|suffix| folder.ends_with(suffix));
     if is_store || path.file_stem().is_some_and(|stem| stem.as_bytes() == folder.as_bytes()) {
         return Ok(false);

@@ -6,6 +6,7 @@
 pub mod dir;
 pub mod faulty;
 pub mod mem;
+pub mod nested;
 pub mod zip;
 
 use crate::error::{Error, Kind, Result};

@@ -3,13 +3,15 @@
 //! A directory is opened by fetching the documents that formats put there, and by rendering the documents that the mount shows
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
+mod cubes;
 mod marks;
+mod peek;
 mod scales;
 
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
-use crate::format::{self, Context, Documents};
+use crate::format::{self, Context, Documents, wkw};
 use crate::limits;
 use crate::store::{Key, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
@@ -23,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Options {
     /// Only this format is looked for.
     pub only: Option<Format>,
-    /// Keep N5's order of axes.
+    /// Keep the order of axes of N5 and WKW.
     pub source_axes: bool,
     /// Which documents are shown; each node's own where nothing is chosen.
     pub flavour: Option<Flavour>,
@@ -50,6 +52,16 @@ pub struct Below {
     pub format: Option<Format>,
     /// What they are levels of, if their group may be a scale pyramid.
     pyramid: Option<Arc<scales::Pyramid>>,
+    /// Which directory of a WEBKNOSSOS dataset this is.
+    place: Option<wkw::Place>,
+}
+
+impl Below {
+    /// Which directory of a WEBKNOSSOS dataset `key` is, directly below this one.
+    fn enter(&self, key: &Key) -> Option<wkw::Place> {
+        let name = key.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
+        self.place.as_ref().map(|place| place.enter(&String::from_utf8_lossy(name)))
+    }
 }
 
 /// A document as the mount shows it.
@@ -79,7 +91,7 @@ pub struct Directory {
     /// Time of the last modification of what the documents were made from.
     pub modified: SystemTime,
     /// What a person should know of how the directory was understood.
-    pub notice: Option<String>,
+    pub notices: Vec<String>,
     /// Whether the source has no such directory: another view of the array at `key`, see [`Tree::derived`].
     pub is_derived: bool,
 }
@@ -128,11 +140,6 @@ const NESTED: &str = ".zarray has no dimension_separator, but the chunks lie in 
 /// Said of a node of both versions.
 const BOTH: &str = "has documents of Zarr v2 beside zarr.json, which is the one that counts; --format zarr2 looks at the others";
 
-/// Where the kind of a directory without documents is looked for: its nearest descendants, so many of them at most.
-const PEEKS: u32 = 64;
-/// And so deep.
-const PEEK_DEPTH: u32 = 3;
-
 /// Most arrays and groups that are looked at for the sake of one document.
 const SURVEY: u32 = 10_000;
 
@@ -177,25 +184,49 @@ impl Tree {
         let mut modified = None;
         let documents = self.fetch(key, &mut modified);
         let parent = if key.is_root() { self.options.only } else { above.format };
-        let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
+        let mut notices = Vec::new();
+        let place = match wkw::properties(&documents) {
+            Some(Ok(properties)) => {
+                notices.clone_from(&properties.notices);
+                Some(wkw::Place::root(properties))
+            }
+            Some(Err(_)) => None,
+            None => above.enter(key),
+        };
+        let context =
+            Context { only: self.options.only, parent, source_axes: self.options.source_axes, place: place.as_ref() };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) {
-            let group =
-                |format| Node::Group(Group { format, attributes: Ok(Attributes::new()), consolidated: false, multiscale: None });
-            match self.format_below(key) {
-                Ok(Some(format)) => node = Ok(group(format)),
-                Ok(None) => {}
+            node = self.by_content(key, &context, &mut notices).map_err(|e| e.about(key));
+        }
+        if let Ok(Node::Array(array)) = &mut node
+            && array.format == Format::Wkw
+        {
+            match self.measure(key, array, &context) {
+                Ok(notice) => notices.extend(notice.map(str::to_owned)),
+                Err(e) => node = Err(e.about(key)),
+            }
+        }
+        if let Ok(Node::Group(group)) = &mut node
+            && group.format == Format::Wkw
+        {
+            group.multiscale = self.layer_scales(key, &context);
+        }
+        if matches!(node, Ok(Node::Directory)) && self.options.nczarr {
+            match self.holds_zarr_arrays(key) {
+                Ok(false) => {}
+                Ok(true) => node = Ok(Node::Group(Group::of(Format::Zarr2, Ok(Attributes::new())))),
                 Err(e) => node = Err(e),
             }
         }
-        let mut notice = node.as_ref().ok().and_then(|node| format::notice(&documents, node));
+        notices.extend(node.as_ref().ok().and_then(|node| format::notice(&documents, node)));
         match self.has_nested_chunks(key, &node, &documents) {
             Ok(false) => {}
             Ok(true) => {
                 if let Ok(Node::Array(array)) = &mut node {
                     array.nest();
                 }
-                notice = Some(NESTED.to_owned());
+                notices.push(NESTED.to_owned());
             }
             Err(e) => node = Err(e),
         }
@@ -217,7 +248,7 @@ impl Tree {
             Err(_) => format::suspected(&documents, &context),
         };
         if format == Some(Format::Zarr3) && documents.keys().any(|name| matches!(*name, ".zarray" | ".zgroup")) {
-            notice = Some(BOTH.to_owned());
+            notices.push(BOTH.to_owned());
         }
         let flavour = self.options.flavour(format);
         if let Ok(Node::Array(array)) = &mut node
@@ -232,9 +263,10 @@ impl Tree {
             Ok(node) => shown(key, node, flavour, self.depends_on_levels(key, node, above), self.options.nczarr),
             Err(e) => broken(flavour, e),
         };
-        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format, pyramid: self.pyramid(key, &node) });
+        let modified = modified.unwrap_or(meta.modified);
+        let below = Below { format, pyramid: self.pyramid(key, &node), place };
         let above = above.pyramid.clone();
-        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice, is_derived: false })
+        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notices, is_derived: false })
     }
 
     /// The array that is shown as `name` below a dataset though the source has no such directory: [`DERIVED`], the most frequent
@@ -242,17 +274,17 @@ impl Tree {
     pub fn derived(&self, directory: &Directory, name: &[u8]) -> Option<Directory> {
         let labels = format::n5::most_frequent_labels(directory.array()?).filter(|_| name == DERIVED.as_bytes())?;
         let (key, node) = (directory.key.clone(), Node::Array(Box::new(labels)));
-        let above = Below { format: directory.below.format, pyramid: directory.above.clone() };
+        let above = Below { pyramid: directory.above.clone(), ..directory.below.clone() };
         let late = self.depends_on_levels(&key, &node, &above);
         Some(Directory {
             documents: shown(&key, &node, directory.flavour, late, false),
             key,
             node: Ok(node),
-            below: Below { format: directory.below.format, pyramid: None },
+            below: Below { pyramid: None, ..directory.below.clone() },
             above: above.pyramid,
             flavour: directory.flavour,
             modified: directory.modified,
-            notice: None,
+            notices: Vec::new(),
             is_derived: true,
         })
     }
@@ -321,61 +353,6 @@ impl Tree {
             }
         }
         documents
-    }
-
-    /// Whether a directory without documents is the root of an N5 container that nobody gave attributes: the nearest
-    /// documents below it are N5's, and do not start a container of their own (they have no `n5` version).
-    fn is_n5_root(&self, key: &Key) -> Result<bool> {
-        let wanted = self.options.only.is_none_or(|only| only == Format::N5);
-        Ok(wanted && self.peek_n5(key, PEEK_DEPTH, &mut { PEEKS })? == Some(true))
-    }
-
-    /// The format of the group that a directory without documents is all the same, by what lies below it.
-    fn format_below(&self, key: &Key) -> Result<Option<Format>> {
-        if self.is_n5_root(key)? {
-            return Ok(Some(Format::N5));
-        }
-        Ok((self.options.nczarr && self.holds_zarr_arrays(key)?).then_some(Format::Zarr2))
-    }
-
-    /// Whether what lies below `key` says that it belongs to an N5 container: yes, no, or nothing.
-    fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Result<Option<bool>> {
-        let names = match self.store.list(key) {
-            Ok(names) => names,
-            // Below a directory that may not be looked into there is nothing to go by.
-            Err(e) if matches!(e.kind(), Kind::Denied | Kind::NotFound) => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let mut found = None;
-        for (name, kind) in names.iter() {
-            if kind != ObjectKind::Directory || *budget == 0 {
-                continue;
-            }
-            *budget -= 1;
-            let Ok(child) = key.join(name) else { continue };
-            let documents = self.fetch(&child, &mut None);
-            if documents.is_empty() {
-                if depth > 1 && self.peek_n5(&child, depth - 1, budget)? == Some(true) {
-                    found = Some(true);
-                }
-                continue;
-            }
-            match format::detect(&documents, &Context { only: self.options.only, ..Context::default() }) {
-                Ok(Node::Array(array)) if array.format == Format::N5 => found = Some(true),
-                Ok(Node::Group(Group { format: Format::N5, attributes: Ok(attributes), .. }))
-                    if !attributes.contains_key("n5") =>
-                {
-                    found = Some(true);
-                }
-                // A store that does not answer leaves the question open.
-                Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::TimedOut | Kind::Changed) => return Err(e.about(&child)),
-                // Damage, and what may not be read, says nothing of what lies above it.
-                Err(_) => {}
-                // A container or a store of its own: this is a folder of stores.
-                _ => return Ok(Some(false)),
-            }
-        }
-        Ok(found)
     }
 
     /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.

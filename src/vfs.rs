@@ -209,7 +209,7 @@ impl Vfs {
     }
 
     fn announce(&self, dir: &Dir) {
-        if let Some(notice) = &dir.directory.notice {
+        for notice in &dir.directory.notices {
             let text = format!("{}: {notice}", dir.directory.key);
             if self.reported.lock().put(digest(&text), ()).is_none() {
                 log::warn!("{text}");
@@ -416,8 +416,7 @@ impl Vfs {
     fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
         // In a directory of no format a file of that name is someone else's.
         let foreign = matches!(directory.node, Ok(crate::array::Node::Directory));
-        let is_document = format::DOCUMENTS.iter().any(|d| d.as_bytes() == name);
-        is_document && !(foreign && name == b"attributes.json") || name == b"zarr.json" && !foreign
+        format::is_hidden(name) && !(foreign && name == b"attributes.json") || name == b"zarr.json" && !foreign
     }
 
     /// The kernel gives back `count` lookups of `inode`.

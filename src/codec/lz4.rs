@@ -19,6 +19,8 @@ pub enum Framing {
     Prefixed,
     /// N5: any of the four.
     Sniffed,
+    /// WKW: one block, without its length.
+    Bare,
 }
 
 /// Magic of a record of Java's `LZ4BlockOutputStream`.
@@ -36,6 +38,10 @@ const WINDOW: usize = 64 << 10;
 pub(super) fn decode(framing: Framing, encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     match framing {
         Framing::Prefixed => prefixed(encoded, length),
+        Framing::Bare => match length {
+            Length::Exact(n) => bare(encoded, n),
+            Length::AtMost(_) => Err(Error::unsupported("a bare lz4 block whose length nothing tells")),
+        },
         Framing::Sniffed if encoded.starts_with(RECORD) => records(encoded, length),
         Framing::Sniffed if encoded.starts_with(&FRAME) => frames(encoded, length),
         Framing::Sniffed => {

@@ -40,7 +40,7 @@ const MAJOR: u64 = 4;
 ///
 /// # Errors
 /// For a document that cannot be read or contradicts itself, named.
-pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> {
+pub fn detect(documents: &Documents, context: &Context<'_>) -> Result<Option<Node>> {
     let inherited = context.parent == Some(Format::N5) || context.only == Some(Format::N5);
     let Some(bytes) = document(documents, DOCUMENT)? else {
         return Ok(inherited.then(|| Node::Group(group(Map::new()))));

@@ -21,7 +21,7 @@ const OBJECT_CODECS: &[&str] =
 ///
 /// # Errors
 /// For a document that cannot be read or contradicts itself, named.
-pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> {
+pub fn detect(documents: &Documents, context: &Context<'_>) -> Result<Option<Node>> {
     let is_group = documents.contains_key(".zgroup");
     if documents.contains_key(".zarray") {
         match array(documents) {

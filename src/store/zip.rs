@@ -103,6 +103,13 @@ impl ZipStore {
         Some(name::display(folder))
     }
 
+    /// Whether any entry has a name, without the folders before it, that `wanted` accepts.
+    pub fn holds(&self, wanted: impl Fn(&[u8]) -> bool) -> bool {
+        let count = u32::try_from(self.index.len()).unwrap_or(u32::MAX);
+        let last = |number| self.index.name(number).rsplit(|b| *b == 0).next().unwrap_or_default();
+        (0..count).any(|number| wanted(last(number)))
+    }
+
     /// Number of entries in the directory that a key reaches, directories and replaced duplicates included.
     pub fn entries(&self) -> usize {
         self.index.len()

@@ -4,7 +4,8 @@
 //! cannot hold, and what cannot be understood, is left out, with a line in the log; what the store refuses is an error of the
 //! documents that would have to tell of it, for it is not known to be nothing.
 
-use super::{Below, Directory, PEEKS, SURVEY, Tree};
+use super::peek::PEEKS;
+use super::{Below, Directory, SURVEY, Tree};
 use crate::array::{Format, Group, Node};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, nczarr};

@@ -119,7 +119,7 @@ impl Tree {
     fn levels(&self, key: &Key, own: &Attributes) -> Result<Option<Vec<(String, Array)>>> {
         let listed: Option<Vec<_>> = scales::listed(own).map(|paths| paths.into_iter().map(str::to_owned).collect());
         let must_be_there = listed.is_some();
-        let inside = Below { format: Some(Format::N5), pyramid: None };
+        let inside = Below { format: Some(Format::N5), ..Below::default() };
         let mut levels = Vec::new();
         for path in listed.unwrap_or_else(|| (0..LEVELS).map(|i| format!("s{i}")).collect()).into_iter().take(LEVELS) {
             let below = path.split('/').try_fold(key.clone(), |key, part| key.join(part))?;

@@ -2,7 +2,7 @@
 //! mount shows the last axis first; shards and cubes hold many chunks. One walk over the store finds the objects and answers all
 //! listings; lookups never need it.
 //!
-//! A directory of the last axis lists just the chunks that are there, by the indexes of the shards in question. The directories
+//! A directory of the last axis (but for axes of one chunk) lists just the chunks that are there, by the indexes of the shards in question. The directories
 //! above it are told by the objects alone, so one may turn out to be empty.
 
 use super::{Chunks, Place, Vfs};
@@ -38,7 +38,8 @@ impl Vfs {
         if matches!(array.stored.placement, Placement::Object) {
             return Ok(objects);
         }
-        let leaf = prefix.len() + 1 == grid.len();
+        // One chunk is all that can follow: that of the channels of a cube.
+        let leaf = grid.iter().skip(prefix.len() + 1).all(|n| *n == 1);
         let mut indices = Vec::new();
         for object in objects {
             let first = object.saturating_mul(per);
@@ -63,7 +64,8 @@ impl Vfs {
 
     /// Whether a part of a shard is there. One that cannot be told is listed, and fails when it is opened.
     fn is_present(&self, chunks: &Arc<Chunks>, prefix: &[u64], index: u64) -> Result<bool> {
-        let path: Vec<u64> = prefix.iter().copied().chain([index]).collect();
+        let mut path: Vec<u64> = prefix.iter().copied().chain([index]).collect();
+        path.resize(chunks.array.shape.len(), 0);
         let place = Place { chunks: chunks.clone(), path: path.into(), pin: None };
         match self.part(&place) {
             Err(e) => Ok(e.kind() != Kind::NotFound),
@@ -148,10 +150,10 @@ fn walk(chunks: &Chunks, store: &dyn Store) -> Result<Vec<u128>> {
 /// Indices of an object in the order of the shown axes; a cube says nothing of the axes after its three.
 fn shown_order(array: &Array, stored: &[u64]) -> Vec<u64> {
     let mut index = stored.to_vec();
+    index.resize(array.shape.len(), 0);
     if array.stored.reversed {
         index.reverse();
     }
-    index.resize(array.shape.len(), 0);
     index
 }
 

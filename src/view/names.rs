@@ -59,7 +59,7 @@ pub fn is_stored_chunk(array: &Array, name: &[u8]) -> bool {
         None => false,
     };
     match keys.style {
-        Style::Cube => name.strip_prefix(b"z").is_some_and(|n| number(n).is_some()),
+        Style::Cube => cube_index(0, name).is_some(),
         Style::Plain if rank > 1 && keys.nested() => number(name).is_some(),
         Style::Plain => whole(name),
         Style::C if rank == 0 => name.strip_prefix(b"c") == Some(keys.suffix.as_bytes()),
@@ -74,12 +74,17 @@ pub fn stored_index(array: &Array, depth: usize, name: &[u8]) -> Option<(u64, bo
     let keys = &array.stored.keys;
     let rank = if keys.style == Style::Cube { 3 } else { array.shape.len() };
     let last = depth.checked_add(1)? == rank;
+    if keys.style == Style::Cube {
+        return Some((cube_index(depth, name)?, last));
+    }
     let name = if last { name.strip_suffix(keys.suffix.as_bytes())? } else { name };
-    let name = match keys.style {
-        Style::Cube => name.strip_prefix([b"z", b"y", b"x"].get(depth)?.as_slice())?,
-        _ => name,
-    };
     Some((number(name)?, last))
+}
+
+/// The index that a name stands for on the way to a WKW file: `z3`, then `y1`, then `x4.wkw`.
+pub fn cube_index(depth: usize, name: &[u8]) -> Option<u64> {
+    let name = if depth == 2 { name.strip_suffix(b".wkw")? } else { name };
+    number(name.strip_prefix([b"z", b"y", b"x"].get(depth)?.as_slice())?)
 }
 
 /// The indices of a whole name in the store, of an array with flat keys.
@@ -113,6 +118,7 @@ pub fn stored(array: &Array, index: &[u64]) -> String {
         _ => index.iter().zip(array.chunks_per_object()).map(|(i, n)| i.checked_div(n).unwrap_or(0)).collect(),
     };
     match (keys.style, object.as_slice()) {
+        (Style::Cube, [.., x, y, z]) if array.stored.reversed => format!("z{z}/y{y}/x{x}{}", keys.suffix),
         (Style::Cube, [z, y, x, ..]) => format!("z{z}/y{y}/x{x}{}", keys.suffix),
         _ if array.stored.reversed => join(keys, object.iter().rev(), whole),
         _ => join(keys, object.iter(), whole),

@@ -1,0 +1,1 @@
+//! Headers and properties as other software writes them.
