@@ -193,8 +193,7 @@ impl Tree {
             Some(Err(_)) => None,
             None => above.enter(key),
         };
-        let context =
-            Context { only: self.options.only, parent, source_axes: self.options.source_axes, place: place.as_ref() };
+        let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes, place: place.as_ref() };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) {
             node = self.by_content(key, &context, &mut notices).map_err(|e| e.about(key));
@@ -251,10 +250,13 @@ impl Tree {
             notices.push(BOTH.to_owned());
         }
         let flavour = self.options.flavour(format);
-        if let Ok(Node::Array(array)) = &mut node
+        if let Ok(node) = &mut node
             && flavour == Flavour::Zarr2
         {
-            array.name_as_zarr2();
+            format::zarr3::translate_marks(node);
+            if let Node::Array(array) = node {
+                array.name_as_zarr2();
+            }
         }
         if let Ok(Node::Array(array)) = &mut node {
             self.name_axes(key, array, above);

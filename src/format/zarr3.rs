@@ -16,7 +16,7 @@ mod grid;
 
 use crate::array::{Array, Attributes, DType, Envelope, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style, Words};
 use crate::error::{Error, Result};
-use crate::format::{Documents, axes, check_sizes, inside, json, object};
+use crate::format::{Documents, axes, check_sizes, inside, json, nczarr3, object};
 use serde_json::{Map, Value};
 
 /// Name of the document, which holds consolidated metadata as well.
@@ -50,7 +50,7 @@ fn node(members: &Members) -> Result<Node> {
 fn group(members: &Members) -> Result<Group> {
     check_members(members, &[])?;
     let consolidated = members.get("consolidated_metadata").is_some_and(|c| c.get("metadata").is_some_and(Value::is_object));
-    Ok(Group { format: Format::Zarr3, attributes: attributes(members), consolidated, multiscale: None })
+    Ok(Group { consolidated, ..Group::of(Format::Zarr3, attributes(members)) })
 }
 
 fn array(members: &Members) -> Result<Array> {
@@ -110,7 +110,26 @@ fn array(members: &Members) -> Result<Array> {
     })
 }
 
-/// The attributes of a node as they are shown. A dialect that keeps marks of its own among them (NCZarr) translates them here.
+/// Turns netCDF's marks among the attributes of a node of Zarr v3 into those that its readers look for in Zarr v2, and gives an
+/// array the type that the marks say. For a node whose documents are shown in Zarr v2; those in v3 keep the source's attributes.
+pub fn translate_marks(node: &mut Node) {
+    let wrong = |e| inside(DOCUMENT, e);
+    match node {
+        Node::Group(group) if group.format == Format::Zarr3 => {
+            group.attributes = group.attributes.clone().and_then(|a| nczarr3::group_attributes(a).map_err(wrong));
+        }
+        Node::Array(array) if array.format == Format::Zarr3 => {
+            let Ok(attributes) = array.attributes.clone() else { return };
+            let marks = nczarr3::array_marks(&attributes);
+            let (rank, named) = (array.shape.len(), array.dimension_names.is_some());
+            marks.apply(array);
+            array.attributes = nczarr3::array_attributes(&marks, attributes, rank, named).map_err(wrong);
+        }
+        _ => {}
+    }
+}
+
+/// The attributes of a node in the source.
 fn attributes(members: &Members) -> Result<Attributes> {
     match members.get("attributes") {
         None | Some(Value::Null) => Ok(Attributes::new()),

@@ -144,8 +144,8 @@ fn level(configuration: &Members, outer: &[u64], order: &[usize], envelope: Chai
             return Err(Error::corrupt(format!("index_location: {} is neither \"start\" nor \"end\"", json::cite(other))));
         }
     };
-    let (index, big_endian) = index_chain(configuration)
-        .map_err(|e| Error::new(e.kind(), format!("index_codecs: {}", e.reason())))?;
+    let (index, big_endian) =
+        index_chain(configuration).map_err(|e| Error::new(e.kind(), format!("index_codecs: {}", e.reason())))?;
     let level = Shard { parts, chunks: Vec::new(), axes: order.to_vec(), at_start, big_endian, index, envelope };
     if level.count().is_none_or(|count| count > limits::INDEX) {
         return Err(Error::too_big(format!("a shard of {:?} parts; at most {} are read", level.parts, limits::INDEX)));

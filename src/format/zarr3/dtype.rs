@@ -75,8 +75,7 @@ impl Reader {
     }
 
     fn structure(&mut self, configuration: &Members, depth: usize) -> Result<DType> {
-        let below =
-            depth.checked_sub(1).ok_or_else(|| Error::too_big(format!("nested deeper than {}", limits::DTYPE_DEPTH)))?;
+        let below = depth.checked_sub(1).ok_or_else(|| Error::too_big(format!("nested deeper than {}", limits::DTYPE_DEPTH)))?;
         let list = configuration.get("fields").and_then(Value::as_array).filter(|list| !list.is_empty());
         let list = list.ok_or_else(|| Error::corrupt("a structure without a list `fields`"))?;
         self.fields = self.fields.saturating_add(list.len());
