@@ -97,8 +97,10 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         name: source.name.clone(),
     };
     let size = source.path.as_ref().and_then(|p| std::fs::metadata(p).ok()).filter(|m| m.is_file()).map_or(0, |m| m.len());
+    let lanes = source.store.lanes();
     let vfs = Vfs::new(Tree::new(source.store, options), vfs_options).map_err(|e| e.within(&source.name))?;
     let vfs = Arc::new(vfs);
+    vfs.read_ahead(lanes);
     if vfs.root_format().is_none() {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);
     }

@@ -95,7 +95,7 @@ pub enum Version {
 }
 
 /// What an object is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
     /// Holds bytes.
     File,
@@ -241,6 +241,12 @@ pub trait Store: Send + Sync {
     /// Where the bytes of `key` lie, for a person: the key, and the byte range in a container where there is one.
     fn locate(&self, key: &Key) -> String {
         key.to_string()
+    }
+
+    /// How many requests at a time make reading faster: about the number of processors, or many more where each request waits
+    /// for a network.
+    fn lanes(&self) -> usize {
+        std::thread::available_parallelism().map_or(2, usize::from)
     }
 
     /// Requests made so far.

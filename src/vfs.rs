@@ -4,6 +4,7 @@
 //! opened (or, for files of no format, looked up) until the kernel forgets it; with `--refresh` a new version gets a new
 //! inode. So what the kernel caches under an inode is never a mix: a reader gets the old bytes or [`Kind::Changed`].
 
+mod ahead;
 mod attributes;
 mod control;
 mod directory;
@@ -75,6 +76,7 @@ struct Chunks {
     slot: usize,
     modified: SystemTime,
     presence: presence::Presence,
+    streams: Mutex<ahead::Streams>,
     counters: ArrayCounters,
 }
 
@@ -154,6 +156,7 @@ pub struct Vfs {
     cache: Cache,
     indexes: Indexes,
     budget: Budget,
+    ahead: ahead::Ahead,
     table: Table<TableKey, Thing>,
     arrays: RwLock<Vec<Arc<Chunks>>>,
     root: RwLock<Arc<Dir>>,
@@ -181,6 +184,7 @@ impl Vfs {
             cache: Cache::new(options.cache_size),
             indexes: Indexes::new((options.cache_size / 8).max(32 << 20), options.refresh),
             budget,
+            ahead: ahead::Ahead::default(),
             table: Table::new(),
             arrays,
             root: RwLock::new(root),
@@ -428,6 +432,7 @@ fn dir(directory: Directory, arrays: &RwLock<Vec<Arc<Chunks>>>) -> Dir {
             slot: arrays.len(),
             modified: directory.modified,
             presence: presence::Presence::default(),
+            streams: Mutex::default(),
             counters: ArrayCounters::default(),
         });
         arrays.push(chunks.clone());

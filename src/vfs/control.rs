@@ -54,6 +54,7 @@ impl Vfs {
                 "bytes": used, "capacity": capacity, "blocks": blocks, "hits": load(&counters.hits), "misses": load(&counters.misses),
                 "waits": load(&counters.waits), "evictions": load(&counters.evictions),
             },
+            "read_ahead": { "chunks": load(&self.ahead.fetched) },
             "indexes": { "bytes": index_bytes, "count": index_count },
             "decode": {
                 "bytes_in": encoded, "bytes_out": decoded, "seconds": std::time::Duration::from_nanos(nanoseconds).as_secs_f64(),

@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// each million. Chunks of a larger grid open by name all the same.
 const GRID_ENTRIES: u128 = 1 << 24;
 
+/// Most chunks of one directory that are listed in the order of the grid; more are listed in that of the store.
+const SORTED: usize = 1 << 16;
+
 /// Inode number of an entry that has none yet, as libfuse does; tools that care ask with `stat`.
 const UNKNOWN: u64 = u32::MAX as u64;
 
@@ -177,13 +180,21 @@ impl Vfs {
                 self.store().list(&place.key()?)?
             }
         };
-        for (name, _) in source.iter() {
+        let parsed = source.iter().filter_map(|(name, _)| {
             let path = if is_first { names::parse_first(array, name) } else { names::parse(array, prefix, name) };
-            match path {
-                Some(names::Path::Chunk(_)) => names.listing.push(name, ObjectKind::File)?,
-                Some(names::Path::Prefix(_)) => names.listing.push(name, ObjectKind::Directory)?,
-                None => {}
+            match path? {
+                names::Path::Chunk(path) => Some((path, name, ObjectKind::File)),
+                names::Path::Prefix(path) => Some((path, name, ObjectKind::Directory)),
             }
+        });
+        if source.len() > SORTED {
+            return parsed.into_iter().try_for_each(|(_, name, kind)| names.listing.push(name, kind));
+        }
+        // Those who read a directory in its own order (`cp -r`) then go along the grid, and are read ahead of.
+        let mut sorted: Vec<_> = parsed.collect();
+        sorted.sort_unstable();
+        for (_, name, kind) in sorted {
+            names.listing.push(name, kind)?;
         }
         Ok(())
     }
