@@ -27,7 +27,7 @@ pub const CONFIGURATIONS: &[&str] = &[
     r#"{"id": "shuffle", "elementsize": 4}"#,
     r#"{"id": "shuffle", "elementsize": 3}"#,
     r#"{"id": "delta", "dtype": "<i4", "astype": "<i2"}"#,
-    r#"{"id": "delta", "dtype": "|b1"}"#,
+    r#"{"id": "delta", "dtype": "|u1"}"#,
     r#"{"id": "delta", "dtype": ">f4"}"#,
     r#"{"id": "fixedscaleoffset", "scale": 10, "offset": 1000, "dtype": "<f8", "astype": "|u1"}"#,
     r#"{"id": "fixedscaleoffset", "scale": 0.5, "offset": -3, "dtype": "<i2", "astype": "<f4"}"#,

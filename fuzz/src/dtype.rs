@@ -33,7 +33,9 @@ pub fn target(data: &[u8]) {
     // What is shown is read as plain Zarr.
     let again = fill::parse(&found.zarr2, &again.dtype, &again.swaps, false);
     let again = again.unwrap_or_else(|e| panic!("{} of {shown}: {e}", found.zarr2));
-    assert_eq!(again.bytes, found.bytes, "{} of {shown}", found.zarr2);
+    // Zarr v2 has one word for all that is not a number.
+    let is_nan = found.zarr2.to_string().contains(json::NAN);
+    assert!(again.bytes == found.bytes || is_nan, "{} of {shown}: {:?} and {:?}", found.zarr2, found.bytes, again.bytes);
 }
 
 /// That runs of numbers lie within an element of `size` bytes and do not overlap.
