@@ -86,9 +86,12 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         refuse_overlap(path, &mountpoint.path)?;
     }
     let options = tree::Options {
-        only: cli.format.map(Into::into),
+        only: cli.format.map(Into::into).or_else(|| source.format()),
         source_axes: cli.axes == Axes::Source,
         flavour: cli.zarr.map(Into::into),
+        nczarr: cli.nczarr || source.nczarr(),
+        noxarray: source.noxarray(),
+        refresh: cli.refresh,
     };
     let vfs_options = vfs::Options {
         fill_missing: cli.fill_missing,

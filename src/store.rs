@@ -53,6 +53,18 @@ impl Key {
         &self.0
     }
 
+    /// The components of the key.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|&b| b == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// The key of the directory that it lies in, and its last component; `None` for the root.
+    pub fn split_last(&self) -> Option<(Self, &[u8])> {
+        let name = self.names().last()?;
+        let above = self.0.get(..self.0.len() - name.len()).unwrap_or_default();
+        Some((Self(above.strip_suffix(b"/").unwrap_or(above).into()), name))
+    }
+
     /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()

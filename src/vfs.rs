@@ -209,7 +209,7 @@ impl Vfs {
     }
 
     fn announce(&self, dir: &Dir) {
-        if let Some(notice) = dir.directory.notice {
+        if let Some(notice) = &dir.directory.notice {
             let text = format!("{}: {notice}", dir.directory.key);
             if self.reported.lock().put(digest(&text), ()).is_none() {
                 log::warn!("{text}");
@@ -329,8 +329,14 @@ impl Vfs {
                 return Err(Error::not_found());
             }
         }
+        if directory.is_derived {
+            return Err(Error::not_found());
+        }
         let key = directory.key.join(name)?;
-        let meta = self.store().head(&key)?;
+        let meta = match self.store().head(&key) {
+            Err(e) if e.kind() == Kind::NotFound => return self.lookup_derived(parent, name, dir).ok_or(e)?,
+            meta => meta?,
+        };
         if meta.kind == ObjectKind::Directory {
             return self.lookup_directory(parent, name, &key, dir);
         }
@@ -354,6 +360,13 @@ impl Vfs {
         let dir = Thing::Directory(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
         self.table.replace(inode, dir.clone());
         self.describe(inode, &dir)
+    }
+
+    /// Finds an array that the source has no directory for.
+    fn lookup_derived(&self, parent: u64, name: &[u8], above: &Dir) -> Option<Result<Attr>> {
+        let directory = self.tree.derived(&above.directory, name)?;
+        let tag = self.tag(|| digest(&directory.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string)));
+        Some(self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(directory)))))
     }
 
     fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path) -> Result<Attr> {
@@ -402,8 +415,10 @@ impl Vfs {
 
     /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
     fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
-        format::DOCUMENTS.iter().any(|d| d.as_bytes() == name)
-            || (name == b"zarr.json" && !matches!(directory.node, Ok(crate::array::Node::Directory)))
+        // In a directory of no format a file of that name is someone else's.
+        let foreign = matches!(directory.node, Ok(crate::array::Node::Directory));
+        let is_document = format::DOCUMENTS.iter().any(|d| d.as_bytes() == name);
+        is_document && !(foreign && name == b"attributes.json") || name == b"zarr.json" && !foreign
     }
 
     /// The kernel gives back `count` lookups of `inode`.

@@ -1,8 +1,10 @@
 //! The control directory: live statistics, and the untouched source.
 
 use super::{Attr, Thing, Vfs};
+use crate::array::{Content, Envelope};
 use crate::error::{Error, Result};
 use crate::store::{Key, ObjectKind};
+use crate::tree::DERIVED;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,7 +45,11 @@ impl Vfs {
                 "hits": load(&c.hits), "misses": load(&c.misses), "bytes_in": load(&c.encoded), "bytes_out": load(&c.decoded),
                 "decode_seconds": seconds, "errors": load(&c.errors),
             });
-            arrays.insert(chunks.key.to_string(), entry);
+            let name = match chunks.array.stored.envelope {
+                Envelope::N5(Content::LabelMultisets) => format!("{}/{DERIVED}", chunks.key),
+                _ => chunks.key.to_string(),
+            };
+            arrays.insert(name, entry);
         }
         let [encoded, decoded, nanoseconds] = total;
         let statistics = json!({

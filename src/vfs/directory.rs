@@ -4,6 +4,7 @@ use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode};
 use crate::array::Style;
 use crate::error::{Error, Result};
 use crate::store::{Listing, ObjectKind};
+use crate::tree::DERIVED;
 use crate::view::names;
 use std::sync::Arc;
 
@@ -97,6 +98,11 @@ impl Vfs {
         }
         let source = self.store().list(&directory.key)?;
         let mut names = Names { inode, listing, grid: None, chunks: None };
+        if self.tree.derived(directory, DERIVED.as_bytes()).is_some()
+            && !source.iter().any(|(name, _)| name == DERIVED.as_bytes())
+        {
+            names.listing.push(DERIVED.as_bytes(), ObjectKind::Directory)?;
+        }
         let Some(chunks) = &dir.chunks else {
             for (name, kind) in source.iter().filter(|(name, _)| !self.is_covered(dir, name)) {
                 names.listing.push(name, kind)?;
@@ -104,7 +110,7 @@ impl Vfs {
             return Ok(names);
         };
         for (name, kind) in source.iter() {
-            if !self.is_covered(dir, name) && !names::is_stored_chunk(&chunks.array, name) {
+            if !directory.is_derived && !self.is_covered(dir, name) && !names::is_stored_chunk(&chunks.array, name) {
                 names.listing.push(name, kind)?;
             }
         }
