@@ -117,7 +117,8 @@ impl Random {
                 input.splice(at..end, bytes);
             }
             7 => {
-                const WORDS: &[&str] = &["0", "-1", "1e999", "null", "[]", "{}", "\"", "9223372036854775808", "NaN", "@", "\n", "/", "."];
+                const WORDS: &[&str] =
+                    &["0", "-1", "1e999", "null", "[]", "{}", "\"", "9223372036854775808", "NaN", "@", "\n", "/", "."];
                 let word = WORDS[self.below(WORDS.len())];
                 input.splice(at..at, word.bytes());
             }

@@ -24,35 +24,60 @@ static ARRAYS: LazyLock<Vec<Array>> = LazyLock::new(|| {
             SHAPES.iter().flat_map(|s| TYPES.iter().flat_map(move |t| COMPRESSIONS.iter().map(move |c| (s, t, c))))
         {
             let text = format!(r#"{{{shape}, "dataType": "{dtype}", "compression": {{"type": "{compression}"}}}}"#);
-            let documents = Documents::from([("attributes.json", Ok(text.into_bytes()))]);
-            match format::detect(&documents, &Context { source_axes, ..Context::default() }) {
-                Ok(Node::Array(array)) => arrays.push(*array),
-                other => panic!("{other:?}"),
-            }
+            arrays.push(array(&text, source_axes));
         }
+    }
+    // What holds other things than as many elements as its shape says.
+    let others = [
+        r#""dataType": "string", "compression": {"type": "raw"}"#,
+        r#""dataType": "string", "compression": {"type": "gzip"}"#,
+        r#""dataType": "object", "compression": {"type": "raw"}"#,
+        r#""dataType": "uint8", "isLabelMultiset": true, "compression": {"type": "raw"}"#,
+        r#""dataType": "uint8", "codecs": [{"name": "bytes"}]"#,
+        r#""dataType": "float64", "codecs": [{"name": "n5bytes"}, {"name": "zstd"}]"#,
+    ];
+    for (shape, other) in SHAPES.iter().flat_map(|s| others.iter().map(move |o| (s, o))) {
+        let array = array(&format!("{{{shape}, {other}}}"), false);
+        arrays.extend(n5::most_frequent_labels(&array));
+        let mut varlength = array.clone();
+        n5::make_varlength(&mut varlength);
+        arrays.extend([array, varlength]);
     }
     arrays
 });
 
-/// One byte chooses the array, the rest is the block.
+fn array(text: &str, source_axes: bool) -> Array {
+    let documents = Documents::from([("attributes.json", Ok(text.as_bytes().to_vec()))]);
+    match format::detect(&documents, &Context { source_axes, ..Context::default() }) {
+        Ok(Node::Array(array)) => *array,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Two bytes choose the array, the rest is the block.
 pub fn target(data: &[u8]) {
     let mut input = Input(data);
-    let array = &ARRAYS[input.below(ARRAYS.len())];
+    let array = &ARRAYS[usize::from(input.short()) % ARRAYS.len()];
     let bytes = input.0;
     let rank = array.shape.len();
-    if let Ok(header) = n5::block_header(bytes, rank) {
+    let mut block_size = array.chunks.clone();
+    if !array.stored.reversed {
+        block_size.reverse();
+    }
+    for header in [n5::block_header(bytes, rank).ok(), n5::object_header_with_shape(bytes, rank)].into_iter().flatten() {
         assert!(header.payload <= bytes.len() && header.payload <= n5::header_length(rank));
-        let mut block_size = array.chunks.clone();
-        if !array.stored.reversed {
-            block_size.reverse();
-        }
         if let Ok(shape) = n5::stored_shape(&header, &block_size) {
             assert!(shape.len() == rank && shape.iter().zip(&block_size).all(|(&n, &b)| n > 0 && n as u64 <= b));
+            if n5::check_count(&header, &shape).is_ok() {
+                assert!(header.count.is_none_or(|n| n as usize == shape.iter().product::<usize>()));
+            }
         }
     }
-    let length = array.chunk_bytes().and_then(|n| usize::try_from(n).ok());
-    let length = length.unwrap_or_else(|| panic!("an N5 array has a length"));
-    if let Ok(block) = chunk::decode(array, bytes.to_vec(), Length::Exact(length)) {
-        assert_eq!(block.len(), length);
+    let length = match array.chunk_bytes() {
+        Some(n) => Length::Exact(n as usize),
+        None => Length::AtMost(1 << 20),
+    };
+    if let Ok(block) = chunk::decode(array, bytes.to_vec(), length) {
+        assert!(length.allows(block.len()) || array.chunk_bytes().is_none(), "{} bytes", block.len());
     }
 }

@@ -22,6 +22,9 @@ pub fn target(data: &[u8]) {
     }
     if let Ok(cli) = Cli::try_parse_from(["chunkmount", "source", "mountpoint", &format!("--refresh={seconds}")]) {
         let expected = seconds.parse::<f64>().ok().map(|s| s.round());
-        assert!(cli.refresh.map(|r| r.as_secs_f64().round()).zip(expected).is_some_and(|(a, b)| (a - b).abs() <= 1.0), "{seconds}");
+        assert!(
+            cli.refresh.map(|r| r.as_secs_f64().round()).zip(expected).is_some_and(|(a, b)| (a - b).abs() <= 1.0),
+            "{seconds}"
+        );
     }
 }

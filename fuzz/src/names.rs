@@ -101,7 +101,8 @@ fn shown_and_back(array: &Array, index: &[u64]) {
     assert_eq!(names::shown_last(array, index), last);
     let mut prefix = Vec::new();
     for (depth, part) in name.split('/').enumerate() {
-        let path = if depth == 0 { names::parse_first(array, part.as_bytes()) } else { names::parse(array, &prefix, part.as_bytes()) };
+        let path =
+            if depth == 0 { names::parse_first(array, part.as_bytes()) } else { names::parse(array, &prefix, part.as_bytes()) };
         match path {
             Some(Path::Prefix(path)) => prefix = path,
             Some(Path::Chunk(path)) => return assert_eq!(path, index, "{name}"),
@@ -137,7 +138,8 @@ fn stored_and_back(array: &Array, index: &[u64]) {
         return;
     }
     let parts = name.split('/').skip(usize::from(keys.style == Style::C));
-    let found: Option<Vec<_>> = parts.enumerate().map(|(depth, part)| names::stored_index(array, depth, part.as_bytes())).collect();
+    let found: Option<Vec<_>> =
+        parts.enumerate().map(|(depth, part)| names::stored_index(array, depth, part.as_bytes())).collect();
     let last = object.len() - 1;
     let expected: Vec<_> = object.into_iter().enumerate().map(|(depth, i)| (i, depth == last)).collect();
     assert_eq!(found, Some(expected), "{name}");

@@ -27,6 +27,9 @@ pub fn target(data: &[u8]) {
         only: [None, Some(Format::Zarr2), Some(Format::N5), Some(Format::Zarr3)][usize::from(bits & 3)],
         source_axes: bits & 4 != 0,
         flavour: [None, Some(Flavour::Zarr2), Some(Flavour::Zarr3), None][usize::from(bits >> 3 & 3)],
+        nczarr: bits & 32 != 0,
+        noxarray: more & 2 != 0,
+        refresh: None,
     };
     let store = MemStore::new();
     for (path, bytes) in input.sections().into_iter().take(FILES) {
@@ -87,7 +90,9 @@ fn list(vfs: &Vfs, inode: u64) -> Vec<(Vec<u8>, ObjectKind)> {
     let mut names: Vec<&[u8]> = found.iter().map(|(name, _)| name.as_slice()).collect();
     names.sort_unstable();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a name twice");
-    assert!(!names.iter().any(|name| name.is_empty() || name.contains(&b'/') || name.contains(&0) || matches!(*name, b"." | b"..")));
+    assert!(
+        !names.iter().any(|name| name.is_empty() || name.contains(&b'/') || name.contains(&0) || matches!(*name, b"." | b".."))
+    );
     found
 }
 
