@@ -79,8 +79,11 @@ pub fn open(source: impl AsRef<std::ffi::OsStr>, options: Options) -> Result<Ope
     local(&path, mode, options).map_err(|e| e.about(&shown))
 }
 
-// The local path and the mode words that a source names.
-fn parse(source: &[u8]) -> Result<(PathBuf, Vec<String>)> {
+/// The local path and the mode words that `source` names. Pure.
+///
+/// # Errors
+/// As [`open`], for what can be told without looking.
+pub fn parse(source: &[u8]) -> Result<(PathBuf, Vec<String>)> {
     let literal = || Ok((PathBuf::from(OsString::from_vec(source.to_vec())), Vec::new()));
     if source.is_empty() {
         return Err(Error::usage("no SOURCE"));

@@ -4,6 +4,7 @@ pub mod invented;
 pub mod names;
 pub mod nczarr;
 pub mod ome;
+mod xarray;
 pub mod zarr2;
 pub mod zarr3;
 

@@ -293,7 +293,8 @@ impl<'a> Parser<'a> {
 }
 
 /// A number with just this text.
-fn token(text: &str) -> Value {
+/// A number by its text; one that is not finite by its word.
+pub(crate) fn token(text: &str) -> Value {
     Value::Number(Number::from_string_unchecked(text.to_owned()))
 }
 

@@ -11,7 +11,7 @@ use crate::format::dtype;
 use crate::format::json::{NonFinite, cite, render};
 use crate::view::DIMENSIONS;
 use crate::view::nczarr::{self, Survey};
-use crate::view::{Flavour, ome};
+use crate::view::{Flavour, ome, xarray};
 use serde_json::{Map, Value, json};
 
 /// The documents of a node by name. One that cannot be rendered is there, with the reason.
@@ -47,6 +47,9 @@ fn zgroup(attributes: &Result<Attributes>, survey: Survey<'_>) -> Map<String, Va
 /// The attributes of an array, with the names of its axes among them, which Zarr v3 keeps elsewhere.
 fn dimensioned(array: &Array) -> Result<Attributes> {
     let mut attributes = array.attributes.clone()?;
+    if array.format == Format::Zarr3 {
+        xarray::to_zarr2(&mut attributes, &array.dtype);
+    }
     if array.format == Format::Zarr3
         && !attributes.contains_key(DIMENSIONS)
         && let Some(names) = &array.dimension_names

@@ -9,7 +9,7 @@ use crate::array::{Array, DType, Field, Format, Group, Keys, Node, Order, Style}
 use crate::error::{Error, Result};
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
 use crate::format::{base64, dtype, n5};
-use crate::view::{DIMENSIONS, Flavour, ome};
+use crate::view::{DIMENSIONS, Flavour, ome, xarray};
 use serde_json::{Map, Value, json};
 
 /// `zarr.json` of a node; `None` for a directory of no format.
@@ -78,6 +78,9 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
         && attributes.get(DIMENSIONS) == Some(&json!(names))
     {
         attributes.shift_remove(DIMENSIONS);
+    }
+    if array.format != Format::Zarr3 {
+        xarray::to_zarr3(&mut attributes, &array.dtype);
     }
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);

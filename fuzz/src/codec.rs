@@ -1,0 +1,85 @@
+//! Every codec by itself, with an expected length.
+
+use super::input::Input;
+use chunkmount::codec::{Chain, Codec, Length, from_n5, from_numcodecs};
+use serde_json::json;
+use std::sync::LazyLock;
+
+/// The codecs in the spelling of numcodecs. Seeds name them by their place: only append.
+pub const CONFIGURATIONS: &[&str] = &[
+    r#"{"id": "gzip"}"#,
+    r#"{"id": "zlib"}"#,
+    r#"{"id": "bz2"}"#,
+    r#"{"id": "lzma", "format": 1}"#,
+    r#"{"id": "lzma", "format": 3, "filters": [{"id": 33, "preset": 1}]}"#,
+    r#"{"id": "lzma", "format": 3, "filters": [{"id": 3, "dist": 4}, {"id": 33, "preset": 1}]}"#,
+    r#"{"id": "lzma", "format": 3, "filters": [{"id": 4}, {"id": 33, "dict_size": 4096}]}"#,
+    r#"{"id": "lzma", "format": 3, "filters": [{"id": 4611686018427387905, "preset": 0}]}"#,
+    r#"{"id": "lz4"}"#,
+    r#"{"id": "zstd"}"#,
+    r#"{"id": "blosc"}"#,
+    r#"{"id": "crc32"}"#,
+    r#"{"id": "crc32", "location": "end"}"#,
+    r#"{"id": "adler32"}"#,
+    r#"{"id": "crc32c"}"#,
+    r#"{"id": "fletcher32"}"#,
+    r#"{"id": "jenkins_lookup3", "initval": 7}"#,
+    r#"{"id": "shuffle", "elementsize": 4}"#,
+    r#"{"id": "shuffle", "elementsize": 3}"#,
+    r#"{"id": "delta", "dtype": "<i4", "astype": "<i2"}"#,
+    r#"{"id": "delta", "dtype": "|u1"}"#,
+    r#"{"id": "delta", "dtype": ">f4"}"#,
+    r#"{"id": "fixedscaleoffset", "scale": 10, "offset": 1000, "dtype": "<f8", "astype": "|u1"}"#,
+    r#"{"id": "fixedscaleoffset", "scale": 0.5, "offset": -3, "dtype": "<i2", "astype": "<f4"}"#,
+    r#"{"id": "quantize", "digits": 2, "dtype": "<f8", "astype": "<f2"}"#,
+    r#"{"id": "astype", "encode_dtype": "<f4", "decode_dtype": ">i8"}"#,
+    r#"{"id": "packbits"}"#,
+    r#"{"id": "bitround", "keepbits": 3}"#,
+];
+
+/// N5's codecs that differ from numcodecs'.
+const N5: &[&str] = &["gzip", "lz4", "xz"];
+
+/// All of them, each a chain of its own.
+static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
+    let numcodecs = CONFIGURATIONS.iter().map(|text| {
+        let config = serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        vec![from_numcodecs(&config, None).ok().flatten().unwrap_or_else(|| panic!("{text} is not read"))]
+    });
+    let n5 = N5.iter().map(|name| {
+        let attributes = [("compression".to_owned(), json!({"type": name}))].into_iter().collect();
+        from_n5(&attributes).unwrap_or_else(|e| panic!("{name}: {e}"))
+    });
+    numcodecs.chain(n5).map(|codecs: Vec<Codec>| Chain::new(codecs).unwrap_or_else(|e| panic!("{e}"))).collect()
+});
+
+/// One byte chooses the codec, two are the length, the rest is decoded.
+pub fn target(data: &[u8]) {
+    let mut input = Input(data);
+    let chosen = input.below(CHAINS.len());
+    let length = usize::from(input.short());
+    let decoded = check(&CHAINS[chosen], input.0, length);
+    if let Some(decoded) = decoded
+        && CONFIGURATIONS.get(chosen) == Some(&r#"{"id": "lz4"}"#)
+    {
+        let other = lz4_flex::block::decompress(input.0.get(4..).unwrap_or_default(), length);
+        assert!(length == 0 || other.is_ok_and(|other| other == decoded), "lz4_flex decodes this otherwise");
+    }
+}
+
+/// Decodes `encoded` with each kind of expectation; the result of just `length` bytes, if there is one.
+pub fn check(chain: &Chain, encoded: &[u8], length: usize) -> Option<Vec<u8>> {
+    let exact = chain.decode(encoded, Length::Exact(length)).ok();
+    if let Some(exact) = &exact {
+        assert_eq!(exact.len(), length);
+    }
+    assert_eq!(chain.decode_owned(encoded.to_vec(), Length::Exact(length)).ok(), exact, "the two ways differ");
+    if let Ok(most) = chain.decode(encoded, Length::AtMost(length)) {
+        assert!(most.len() <= length);
+        assert!(most.capacity() <= length.max(encoded.len()) + (64 << 10) + 1, "{} bytes of memory", most.capacity());
+        if let (Some(exact), true) = (&exact, most.len() == length) {
+            assert_eq!(*exact, most, "the result depends on what is expected");
+        }
+    }
+    exact
+}

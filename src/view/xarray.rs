@@ -1,0 +1,42 @@
+//! xarray's spelling of the attribute `_FillValue` of floating-point arrays, which is not the same in both versions of Zarr.
+//!
+//! In Zarr v2 it is a number. In Zarr v3 xarray writes and expects the Base64 of its eight bytes as a float64, little-endian, and
+//! refuses the whole group for a number. zarr-python and GDAL take either for an attribute like others.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+use crate::array::{Attributes, DType};
+use crate::format::base64;
+use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, token};
+use serde_json::{Value, json};
+
+const FILL_VALUE: &str = "_FillValue";
+
+/// Spells the attribute of an array of Zarr v2 (or N5 or WKW) as Zarr v3 has it. What is no number stays.
+pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
+    let Some(value) = attributes.get_mut(FILL_VALUE).filter(|_| matches!(dtype, DType::Float(_))) else { return };
+    let number = match value {
+        Value::Number(number) => number,
+        Value::Array(items) => match items.as_slice() {
+            [Value::Number(number)] => number,
+            _ => return,
+        },
+        _ => return,
+    };
+    if let Ok(number) = number.as_str().parse::<f64>() {
+        *value = Value::String(base64::encode(&number.to_le_bytes()));
+    }
+}
+
+/// Spells the attribute of an array of Zarr v3 as Zarr v2 has it. What is no Base64 of eight bytes stays.
+pub fn to_zarr2(attributes: &mut Attributes, dtype: &DType) {
+    let Some(value) = attributes.get_mut(FILL_VALUE).filter(|_| matches!(dtype, DType::Float(_))) else { return };
+    let bytes = value.as_str().and_then(base64::decode);
+    let Some(number) = bytes.and_then(|b| <[u8; 8]>::try_from(b).ok()).map(f64::from_le_bytes) else { return };
+    *value = match number {
+        n if n.is_nan() => token(NAN),
+        f64::INFINITY => token(INFINITY),
+        f64::NEG_INFINITY => token(NEGATIVE_INFINITY),
+        n => json!(n),
+    };
+}
