@@ -201,5 +201,3 @@ pub fn cover(array: &mut Array, cubes: [u64; 3]) -> Result<bool> {
     Ok(extended)
 }
 
-#[cfg(test)]
-mod tests;
