@@ -191,8 +191,7 @@ impl Tree {
             Some(Err(_)) => None,
             None => above.enter(key),
         };
-        let context =
-            Context { only: self.options.only, parent, source_axes: self.options.source_axes, place: place.as_ref() };
+        let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes, place: place.as_ref() };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) {
             node = self.by_content(key, &context, &mut notices).map_err(|e| e.about(key));

@@ -11,7 +11,9 @@ mod properties;
 
 pub use properties::{Layer, Mag, Place, Properties, VoxelSize, below, multiscale};
 
-use crate::array::{Array, Attributes, Cube, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style};
+use crate::array::{
+    Array, Attributes, Cube, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style,
+};
 use crate::codec::{Chain, Codec, Framing};
 use crate::error::{Error, Result};
 use crate::format::{Context, Documents, check_sizes, document, inside};
@@ -200,4 +202,3 @@ pub fn cover(array: &mut Array, cubes: [u64; 3]) -> Result<bool> {
     check_sizes(&array.shape, &array.chunks, item)?;
     Ok(extended)
 }
-

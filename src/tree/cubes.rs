@@ -4,8 +4,8 @@
 
 use super::Tree;
 use crate::array::Array;
-use crate::error::{Error, Kind, Result};
 use crate::array::scales::Multiscale;
+use crate::error::{Error, Kind, Result};
 use crate::format::{Context, wkw};
 use crate::limits;
 use crate::store::{Key, Listing, ObjectKind, Range, Store};

@@ -220,7 +220,8 @@ pub fn multiscale(
         }
         list
     };
-    let mut axes: Vec<Axis> = std::iter::repeat_n("c", channels).chain(["x", "y", "z"]).map(|name| Axis::new(name, unit)).collect();
+    let mut axes: Vec<Axis> =
+        std::iter::repeat_n("c", channels).chain(["x", "y", "z"]).map(|name| Axis::new(name, unit)).collect();
     if !source_axes {
         axes.reverse();
     }
