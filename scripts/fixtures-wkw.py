@@ -33,11 +33,11 @@ class Out:
         self.path, self.random = Path(path), np.random.default_rng(7)
         self.stores, self.arrays = [], []
 
-    def values(self, shape, dtype):
+    def values(self, shape, dtype, shift=0):
         """Few bits, so that the archive stays small; no two neighbours alike, so that no mixed up axis goes unseen."""
         size = int(np.prod(shape))
         dtype = np.dtype(dtype)
-        values = (np.arange(size) * 7 + np.arange(size) // 5) % 101 + 1
+        values = (np.arange(size) * 7 + np.arange(size) // 5 + shift) % 101 + 1
         if dtype.kind == "f":
             values = values / 4 - 3
         elif dtype.kind == "i":
@@ -72,8 +72,8 @@ def cubes(path, dtype, codec, block, side, channels, cubes, out):
     header = wkw.Header(np.dtype(dtype).type, num_channels=channels, block_type=CODECS[codec], block_len=block, file_len=side)
     data = wkw.Dataset.create(str(path), header)
     length = block * side
-    for cube in cubes:
-        given = out.values((channels, length, length, length), dtype)
+    for number, cube in enumerate(cubes):
+        given = out.values((channels, length, length, length), dtype, 13 * number)
         data.write(tuple(i * length for i in cube), given if channels > 1 else given[0])
     data.close()
 
@@ -93,7 +93,7 @@ def matrix(out):
             out.store(store)
             out.add(store, "", shape=tuple((max(c[a] for c in where) + 1) * length for a in range(3)), codec=codec, chunks=[channels] + [block] * 3, cubes=where)
             n += 1
-    for store, block, side in (("wkw/large_blocks", 64, 1), ("wkw/many_blocks", 1, 32), ("wkw/usual_blocks", 32, 2)):
+    for store, block, side in (("wkw/large_blocks", 64, 1), ("wkw/many_blocks", 1, 16), ("wkw/usual_blocks", 32, 2)):
         cubes(out.path / store, "uint8", "lz4", block, side, 1, [(0, 0, 0)], out)
         out.store(store)
         out.add(store, "", shape=(block * side,) * 3, codec="lz4", chunks=[1] + [block] * 3, cubes=[(0, 0, 0)])
@@ -177,6 +177,8 @@ def datasets(out):
         shutil.copytree(out.path / store, target)
         for other in ("in_zarr", "in_zarr3", "probability"):
             shutil.rmtree(target / other)
+        for zarr in (".zgroup", "zarr.json"):
+            (target / zarr).unlink(missing_ok=True)
         changed = json.loads(json.dumps(document))
         changed["dataLayers"] = [layer for layer in changed["dataLayers"] if layer["name"] != "probability"]
         changed = change(changed, target)

@@ -4,7 +4,7 @@
 
 use chunkmount::array::{Array, Node};
 use chunkmount::error::Result;
-use chunkmount::format::{self, Context, Documents};
+use chunkmount::format::{self, Context, Documents, wkw};
 use chunkmount::view::{self, nczarr::Survey};
 use serde_json::{Map, Value, json};
 
@@ -143,5 +143,35 @@ fn n5_datasets() {
     }
     for row in rows("n5 dataType") {
         check_type(&row, n5(&[("dataType", parsed(&row[0]))]));
+    }
+}
+
+fn wkw(block_type: u8, voxel_type: u8, place: Option<&wkw::Place>) -> Result<Array> {
+    let header = [b'W', b'K', b'W', 1, 0x55, block_type, voxel_type, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    wkw::array(&header, &Context { place, ..Context::default() })
+}
+
+#[test]
+fn wkw_headers() {
+    for row in rows("wkw voxelType") {
+        // A voxel of eight bytes has several channels where its type is smaller; that does not change the type.
+        check_type(&row, wkw(2, row[0].parse().unwrap(), None));
+    }
+    for row in rows("wkw blockType") {
+        check_codec(&row, wkw(row[1].parse().unwrap(), 4, None), row[0] == "raw");
+    }
+}
+
+#[test]
+fn wkw_layers() {
+    for row in rows("wkw layer") {
+        let layer = with(&parsed(&row[0]), &[("name", json!("em"))]);
+        let properties = wkw::Properties::parse(json!({"dataLayers": [layer]}).to_string().as_bytes()).unwrap();
+        assert!(properties.notices.is_empty(), "{}: {:?}", row[0], properties.notices);
+        let place = row[1].split('/').fold(wkw::Place::root(properties), |place, name| place.enter(name));
+        match row[2].as_str() {
+            "none of WKW" => assert!(place.mag().is_none(), "{}", row[0]),
+            shape => assert_eq!(json!(wkw(2, 4, Some(&place)).unwrap().shape), parsed(shape), "{}", row[0]),
+        }
     }
 }

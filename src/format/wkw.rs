@@ -202,6 +202,3 @@ pub fn cover(array: &mut Array, cubes: [u64; 3]) -> Result<bool> {
     check_sizes(&array.shape, &array.chunks, item)?;
     Ok(extended)
 }
-
-#[cfg(test)]
-mod tests;

@@ -147,6 +147,10 @@ impl Store for NestedStore {
         }
     }
 
+    fn lanes(&self) -> usize {
+        self.outer.lanes()
+    }
+
     fn requests(&self) -> Requests {
         self.outer.requests()
     }

@@ -48,8 +48,19 @@ impl Vfs {
             Ok(part) if part.meta.kind == ObjectKind::File => Ok(Some(part.meta)),
             Ok(part) => Err(Error::corrupt("a directory where a chunk should be").about(&part.key)),
             Err(e) if e.kind() == Kind::NotFound && self.options.fill_missing => Ok(None),
-            Err(e) => Err(e),
+            Err(e) => self.damaged(place, &e).map_or(Err(e), |meta| Ok(Some(meta))),
         }
+    }
+
+    /// What the store tells of the object that should hold a block and is damaged, as `e` says. The block is there and fails when it
+    /// is opened: who asks only whether it is there (Python's `os.path.exists` is false after any error) must not take it for absent.
+    fn damaged(&self, place: &Place, e: &Error) -> Option<Meta> {
+        let array = &place.chunks.array;
+        let is_damage = matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig);
+        if !is_damage || matches!(array.stored.placement, Placement::Object) || array.chunk_bytes().is_none() {
+            return None;
+        }
+        self.store().head(&place.key().ok()?).ok().filter(|meta| meta.kind == ObjectKind::File)
     }
 
     /// Where the bytes of a chunk lie.

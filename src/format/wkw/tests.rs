@@ -1,1 +1,0 @@
-//! Headers and properties as other software writes them.
