@@ -59,14 +59,14 @@ fn dimensioned(array: &Array) -> Result<Attributes> {
 
 /// The members of `.zarray`. Values of the source are moved, not converted: they may be numbers that JSON does not have.
 fn zarray(array: &Array) -> Result<Map<String, Value>> {
+    if array.dtype.is_only_zarr3() {
+        return Err(Error::unsupported(format!("no Zarr v2 spelling of the data type {}", super::dtype(array))));
+    }
     if let Some(codecs) = &array.kept.zarr3
         && array.kept.filters.is_empty()
     {
         let codecs = cite(&Value::Array(codecs.clone()));
         return Err(Error::unsupported(format!("no Zarr v2 spelling of the codecs that stay: {codecs}")));
-    }
-    if array.dtype.is_only_zarr3() {
-        return Err(Error::unsupported(format!("no Zarr v2 spelling of the data type {}", cite(&dtype::spell(&array.dtype)))));
     }
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
