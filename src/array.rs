@@ -316,6 +316,8 @@ pub enum DType {
     Float(u8),
     /// The upper half of an IEEE 754 number of 4 bytes; Zarr v2 has no name for it.
     BFloat16,
+    /// A number of at most eight bits in a byte, by its name in Zarr v3; Zarr v2 has no name for it.
+    Small(&'static str),
     /// Two IEEE 754 numbers, 8 or 16 bytes together.
     Complex(u8),
     /// Byte string of so many bytes, padded with NUL. `char` is netCDF's, spelled `>S1`.
@@ -337,6 +339,8 @@ pub enum DType {
     Struct(Vec<Field>),
     /// Objects, encoded by a codec that stays in the metadata.
     Object,
+    /// Whatever a name of Zarr v3 means that is not known here; what made bytes of the elements stays in the metadata.
+    Opaque,
 }
 
 /// A field of a structured type.
@@ -354,23 +358,23 @@ impl DType {
     /// Whether Zarr v2 has no name for this type, or for a part of it.
     pub fn is_only_zarr3(&self) -> bool {
         match self {
-            Self::BFloat16 => true,
+            Self::BFloat16 | Self::Small(_) | Self::Opaque => true,
             Self::Struct(fields) => fields.iter().any(|field| field.dtype.is_only_zarr3()),
             _ => false,
         }
     }
 
-    /// Bytes of one element; `None` for objects, whose length the data alone tells, and on overflow.
+    /// Bytes of one element; `None` for objects and what is not known, whose length the data alone tells, and on overflow.
     pub fn size(&self) -> Option<usize> {
         match self {
-            Self::Bool => Some(1),
+            Self::Bool | Self::Small(_) => Some(1),
             Self::Int(n) | Self::UInt(n) | Self::Float(n) | Self::Complex(n) => Some(usize::from(*n)),
             Self::BFloat16 => Some(2),
             Self::Bytes { length, .. } | Self::Void(length) => Some(*length),
             Self::Text(n) => n.checked_mul(4),
             Self::DateTime(_) | Self::TimeDelta(_) => Some(8),
             Self::Struct(fields) => fields.iter().try_fold(0usize, |sum, field| sum.checked_add(field.size()?)),
-            Self::Object => None,
+            Self::Object | Self::Opaque => None,
         }
     }
 }

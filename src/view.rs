@@ -161,8 +161,11 @@ pub fn consolidated_zarr3(root: &Node, nodes: &[(String, Result<Node>)]) -> Resu
     }
 }
 
-/// The type of an array's elements, for a person: as in Zarr v2's documents.
+/// The type of an array's elements, for a person: as in Zarr v2's documents, or in Zarr v3's where v2 has no name for it.
 pub fn dtype(array: &Array) -> String {
+    if let Some(words) = array.kept.words.as_ref().filter(|_| array.dtype.is_only_zarr3()) {
+        return crate::format::json::cite(&words.data_type).trim_matches('"').to_owned();
+    }
     match array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)) {
         Value::String(text) => text,
         other => other.to_string(),

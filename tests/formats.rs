@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
-use chunkmount::array::{Array, Node};
+use chunkmount::array::{Array, DType, Node, Placement};
 use chunkmount::error::Result;
 use chunkmount::format::{self, Context, Documents, wkw};
 use chunkmount::view::{self, nczarr::Survey};
@@ -64,6 +64,13 @@ fn zarr2(members: &[(&str, Value)]) -> Result<Array> {
     let base = json!({"zarr_format": 2, "shape": [7, 9], "chunks": [4, 4], "dtype": "<u2", "fill_value": null, "order": "C",
         "filters": null, "compressor": null});
     detect(".zarray", &with(&base, members))
+}
+
+fn zarr3(members: &[(&str, Value)]) -> Result<Array> {
+    let base = json!({"zarr_format": 3, "node_type": "array", "shape": [7, 9], "data_type": "uint16", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}},
+        "chunk_key_encoding": "default", "codecs": ["bytes"]});
+    detect("zarr.json", &with(&base, members))
 }
 
 fn n5(members: &[(&str, Value)]) -> Result<Array> {
@@ -133,6 +140,71 @@ fn data_types_of_zarr_version_2() {
         let array = zarr2(&[("dtype", json!("|O")), ("filters", json!([parsed(&row[1])]))]).unwrap();
         assert_eq!(array.kept.filters.len(), 1, "{}", row[0]);
         assert_eq!(types(array), (Some(json!("|O")), spelling(&row[2])), "{}", row[0]);
+    }
+}
+
+#[test]
+fn codecs_of_zarr_version_3() {
+    for row in rows("zarr3 codec") {
+        let codecs = parsed(&row[1]);
+        let number = if row[0] == "bitround" { "float32" } else { "uint16" };
+        let found = zarr3(&[("codecs", codecs.clone()), ("data_type", json!(number))]);
+        if let Ok(array) = &found
+            && row[2].starts_with("removed")
+        {
+            let undone = !matches!(array.stored.placement, Placement::Object) || !array.stored.axes.is_empty();
+            assert!(undone || !array.stored.chain.is_empty() || !array.stored.swaps.is_empty(), "{}: nothing is undone", row[0]);
+        }
+        if let Ok(array) = &found
+            && row[2] == "stays"
+        {
+            let stay = array.kept.zarr3.clone().unwrap();
+            assert_eq!(stay, codecs.as_array().unwrap()[..stay.len()], "{}", row[0]);
+        }
+        let row = [row[0].clone(), row[1].clone(), row[2].replace(';', ",")];
+        check_codec(&row, found, true);
+    }
+    for row in rows("zarr3 object codec") {
+        let found = zarr3(&[("data_type", parsed(&row[0])), ("codecs", parsed(&row[1])), ("fill_value", json!(""))]).unwrap();
+        assert_eq!(found.kept.zarr3.as_ref().unwrap().len(), 1, "{}", row[0]);
+        assert_eq!(types(found), (Some(parsed(&row[2])), Some(parsed(&row[0]))), "{}", row[0]);
+    }
+}
+
+#[test]
+fn data_types_of_zarr_version_3() {
+    for row in rows("zarr3 dtype") {
+        let dtype = parsed(row[0].trim_end_matches(", any other"));
+        let fill = parsed(&row[2]);
+        let array = zarr3(&[("data_type", dtype.clone()), ("fill_value", fill.clone())]).unwrap();
+        let known = array.dtype != DType::Opaque;
+        assert_eq!(known, !row[0].contains("any other"), "{}", row[0]);
+        assert_eq!(array.fill.bytes.as_ref().map(Vec::len), array.dtype.size().filter(|_| known), "{}", row[0]);
+        assert_eq!(types(array.clone()), (spelling(&row[1]), Some(dtype)), "{}", row[0]);
+        let shown = view::zarr3::document(&Node::Array(Box::new(array))).unwrap().unwrap();
+        assert_eq!(parsed(&String::from_utf8(shown).unwrap())["fill_value"], fill, "{}", row[0]);
+    }
+}
+
+#[test]
+fn keys_and_grids_of_zarr_version_3() {
+    for row in rows("zarr3 keys") {
+        let found = zarr3(&[("chunk_key_encoding", parsed(&row[0]))]);
+        match row[1].strip_prefix("refused: ") {
+            Some(reason) => assert!(found.unwrap_err().to_string().contains(reason), "{}", row[0]),
+            None => {
+                let array = found.unwrap();
+                assert_eq!(view::names::stored(&array, &[1, 0]), row[1], "{}", row[0]);
+                assert_eq!(view::names::shown(&array, &[1, 0]), row[2], "{}", row[0]);
+            }
+        }
+    }
+    for row in rows("zarr3 grid") {
+        let found = zarr3(&[("chunk_grid", parsed(&row[0]))]);
+        match row[1].strip_prefix("refused: ") {
+            Some(reason) => assert!(found.unwrap_err().to_string().contains(reason), "{}", row[0]),
+            None => assert_eq!(json!(found.unwrap().chunks), parsed(&row[1]), "{}", row[0]),
+        }
     }
 }
 

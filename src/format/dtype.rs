@@ -52,6 +52,8 @@ pub fn spell(dtype: &DType) -> Value {
         DType::Float(n) => format!("<f{n}"),
         // Not a name of Zarr v2, which has none.
         DType::BFloat16 => "bfloat16".to_owned(),
+        DType::Small(name) => (*name).to_owned(),
+        DType::Opaque => "a type that is not known".to_owned(),
         DType::Complex(n) => format!("<c{n}"),
         // netcdf-c tells its characters from strings of length one by the byte order.
         DType::Bytes { char: true, .. } => ">S1".to_owned(),
@@ -88,7 +90,7 @@ fn bracketed(unit: &str) -> String {
 
 /// The size of an element, within [`limits::ITEM`]; `None` for objects.
 pub(super) fn bounded(dtype: &DType) -> Result<Option<usize>> {
-    if *dtype == DType::Object {
+    if matches!(dtype, DType::Object | DType::Opaque) {
         return Ok(None);
     }
     match dtype.size() {

@@ -41,7 +41,7 @@ pub fn parse(value: &Value, dtype: &DType, swaps: &[Swap], plain: bool) -> Resul
         DType::Bytes { length, char } => byte_string(value, *length, *char, plain),
         DType::Text(length) => text(value, *length),
         DType::Void(_) | DType::Struct(_) => packed(value, dtype.size().unwrap_or(0), swaps),
-        DType::Object | DType::BFloat16 => None,
+        DType::Object | DType::Opaque | DType::BFloat16 | DType::Small(_) => None,
     };
     match found {
         Some((bytes, zarr2)) => Ok(Fill { bytes: Some(bytes), zarr2 }),

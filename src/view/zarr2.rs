@@ -8,7 +8,7 @@
 use crate::array::{Array, Attributes, Format, Node, Order};
 use crate::error::{Error, Result};
 use crate::format::dtype;
-use crate::format::json::{NonFinite, cite, render};
+use crate::format::json::{NonFinite, render};
 use crate::view::DIMENSIONS;
 use crate::view::nczarr::{self, Survey};
 use crate::view::{Flavour, ome, xarray};
@@ -62,14 +62,12 @@ fn dimensioned(array: &Array) -> Result<Attributes> {
 
 /// The members of `.zarray`. Values of the source are moved, not converted: they may be numbers that JSON does not have.
 fn zarray(array: &Array) -> Result<Map<String, Value>> {
-    if let Some(codecs) = &array.kept.zarr3
-        && array.kept.filters.is_empty()
-    {
-        let codecs = cite(&Value::Array(codecs.clone()));
-        return Err(Error::unsupported(format!("no Zarr v2 spelling of the codecs that stay: {codecs}")));
-    }
     if array.dtype.is_only_zarr3() {
-        return Err(Error::unsupported(format!("no Zarr v2 spelling of the data type {}", cite(&dtype::spell(&array.dtype)))));
+        return Err(Error::unsupported(format!("no Zarr v2 spelling of the data type {}", super::dtype(array))));
+    }
+    if array.kept.zarr3.is_some() && array.kept.filters.is_empty() {
+        let names = array.kept.names().join(", ");
+        return Err(Error::unsupported(format!("no Zarr v2 spelling of the codecs that stay: {names}")));
     }
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);

@@ -144,7 +144,9 @@ fn kept_by(array: &Array, id: &str) -> bool {
 /// Byte order is left out where there is none, as other writers do.
 fn bytes_codec(dtype: &DType) -> Value {
     match dtype {
-        DType::Bool | DType::Int(1) | DType::UInt(1) | DType::Bytes { .. } | DType::Void(_) => json!({"name": "bytes"}),
+        DType::Bool | DType::Int(1) | DType::UInt(1) | DType::Small(_) | DType::Bytes { .. } | DType::Void(_) => {
+            json!({"name": "bytes"})
+        }
         _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
     }
 }
@@ -156,6 +158,7 @@ fn data_type(dtype: &DType) -> Result<Value> {
         DType::UInt(n) => json!(format!("uint{}", bits(*n))),
         DType::Float(n) => json!(format!("float{}", bits(*n))),
         DType::BFloat16 => json!("bfloat16"),
+        DType::Small(name) => json!(name),
         DType::Complex(n) => json!(format!("complex{}", bits(*n))),
         DType::Bytes { length, .. } => named("null_terminated_bytes", json!({"length_bytes": length})),
         DType::Text(n) => named("fixed_length_utf32", json!({"length_bytes": n.saturating_mul(4)})),
@@ -166,7 +169,7 @@ fn data_type(dtype: &DType) -> Result<Value> {
             let fields = fields.iter().map(field).collect::<Result<Vec<_>>>()?;
             named("structured", json!({ "fields": fields }))
         }
-        DType::Object => return Err(Error::unsupported("objects without their codec have no Zarr v3 spelling")),
+        DType::Object | DType::Opaque => return Err(Error::unsupported("objects without their codec have no Zarr v3 spelling")),
     })
 }
 
@@ -236,7 +239,14 @@ fn fill_value(array: &Array) -> Result<Value> {
         DType::Void(_) | DType::Struct(_) => json!(base64::encode(bytes)),
         // Only zero: the words of the source say all else.
         DType::BFloat16 => json!(0.0),
-        DType::Object => Value::Null,
+        DType::Small(name) => {
+            if name.starts_with("float") {
+                json!(0.0)
+            } else {
+                json!(0)
+            }
+        }
+        DType::Object | DType::Opaque => Value::Null,
     })
 }
 

@@ -14,16 +14,17 @@ from support.mounting import binary
 from support.reading import View, by_numpy, by_tensorstore, by_zarr, difference
 
 BASE, CASES = data.broken()
+CASES = [(BASE, case) for case in CASES] + [(base, case) for base, cases in [data.broken("bad-zarr3.tar.xz")] for case in cases]
 MEMORY_KIB = 1 << 20
 SECONDS = 30
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_broken_store(case, mount):
+@pytest.mark.parametrize("base, case", CASES, ids=[case["id"] for _, case in CASES])
+def test_broken_store(base, case, mount):
     start = time.monotonic()
     whole = case["must_fail"] == ["<mount>"]
     try:
-        view = mount(BASE / case["path"], limit=2 * SECONDS)
+        view = mount(base / case["path"], limit=2 * SECONDS)
     except RuntimeError as refusal:
         assert whole or case.get("either") and not case["must_work"], str(refusal)
         lines = [line for line in str(refusal).splitlines() if "chunkmount: " in line]
@@ -34,10 +35,12 @@ def test_broken_store(case, mount):
     walk(view)
     for name in case["must_fail"]:
         if not case.get("either"):
-            must_fail(view, name)
+            must_fail(base, view, name)
+            if " shard " in name:
+                must_fail_in_part(base, view, next(e for e in case["must_work"] if e["array"] == name.split()[0]))
     for expected in case["must_work"]:
         try:
-            must_work(view, expected)
+            must_work(base, view, expected)
         except (OSError, ValueError):  # wrong values are an AssertionError, and are never acceptable
             if not case.get("either"):
                 raise
@@ -61,7 +64,7 @@ def walk(view):
         assert seen < 200_000 and time.monotonic() - start < SECONDS, here
 
 
-def must_fail(view, name):
+def must_fail(base, view, name):
     """An object of `must_fail`: 'array chunk KEY', 'array', 'array (remark)', or a path.
 
     A chunk exists and cannot be read; an array cannot be opened; a path is not there or cannot be read.
@@ -70,7 +73,7 @@ def must_fail(view, name):
     if chunk:
         directory = view / array
         index = [int(part) for part in chunk.replace(".", "/").split("/")]
-        path = View(directory).path(index[::-1] if (BASE / array).suffix == ".n5" else index)
+        path = View(directory).path(index[::-1] if (base / array).suffix == ".n5" else index)
         # A missing file would mean fill values to every reader: the damage must show as an error of reading.
         assert os.path.lexists(path), f"{name} reads as absent"
         with pytest.raises(OSError):
@@ -98,9 +101,30 @@ def must_fail(view, name):
             directory.read_bytes()
 
 
-def must_work(view, expected):
+def must_fail_in_part(base, view, expected):
+    """A damaged shard: some of its chunks cannot be read; what can be read is right, and nothing reads as absent."""
+    truth, shown = np.load(base / expected["truth"]), View(view / expected["array"])
+    (region,) = expected["except_regions"]
+    failed = 0
+    for index in np.ndindex(*[len(axis) for axis in shown.grid]):
+        place = tuple(slice(i * c, min((i + 1) * c, n)) for i, c, n in zip(index, shown.chunks, shown.shape))
+        if not all(o <= s.start < o + n for s, o, n in zip(place, region["origin"], region["shape"])):
+            continue
+        try:
+            with open(shown.path(index), "rb") as file:
+                got = np.frombuffer(file.read(), shown.dtype).reshape(shown.chunks)
+        except FileNotFoundError:
+            assert not (truth[place] != shown.fill).any(), f"chunk {index} reads as absent"
+        except OSError:
+            failed += 1
+        else:
+            assert not difference(got[tuple(slice(0, s.stop - s.start) for s in place)], truth[place]), index
+    assert failed
+
+
+def must_work(base, view, expected):
     """An array that is right outside of its damaged regions."""
-    truth = np.load(BASE / expected["truth"])
+    truth = np.load(base / expected["truth"])
     truth = truth.T if expected["axes"] == "n5-native" else truth
     shown = View(view / expected["array"])
     damaged = np.zeros(truth.shape, bool)

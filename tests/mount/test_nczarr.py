@@ -339,3 +339,63 @@ def test_a_store_that_is_not_looked_for_is_shown_as_it_is(corpus, mount):
     view = mount(corpus.path("n5/rust.n5"), "--format", "zarr2")
     for name in data.entries(corpus.path("n5/rust.n5")):
         assert (view / name).read_bytes() == (corpus.path("n5/rust.n5") / name).read_bytes()
+
+
+def of_zarr_3(directory, attributes, shape=None, dtype=None, values=None):
+    """A group, or an array of one chunk, in Zarr v3 with the marks of NCZarr's specification for it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    document = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+    if shape is not None:
+        document |= {
+            "node_type": "array", "shape": shape, "data_type": dtype, "fill_value": [0] * values.itemsize if dtype[0] == "r" else 0,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": shape}}, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        }  # fmt: skip
+        (directory / ".".join(["c", *("0" for _ in shape)])).write_bytes(values.tobytes())
+    (directory / "zarr.json").write_text(json.dumps(document))
+
+
+def types(**named):
+    return {"_nczarr_attrs": {"attribute_types": [{"name": name, "configuration": {"type": kind}} for name, kind in named.items()]}}
+
+
+def test_marks_in_zarr_3_are_read_by_netcdf_in_zarr_2(mount, room):
+    """No released netcdf-c reads or writes NCZarr in Zarr v3; shown in v2 the same dataset is one that it reads."""
+    source = room / "source"
+    dimensions = [{"name": "t", "size": 3, "unlimited": 1}, {"name": "y", "size": 4, "unlimited": 0}]
+    marks = {"_nczarr_superblock": {"version": "3.0.0"}, "_nczarr_group": {"dimensions": dimensions, "arrays": ["v", "letters", "names", "point"], "subgroups": ["g"]}}
+    of_zarr_3(source, {"title": "of the third", "count": 7, **marks, **types(title="char", count="uint16", _nczarr_attrs="json")})
+    inner = {"dimensions": [{"name": "z", "size": 2, "unlimited": 0}], "arrays": ["w"], "subgroups": []}
+    of_zarr_3(source / "g", {"_nczarr_group": inner, **types()})
+    want = {
+        "v": np.arange(12, dtype="<i2").reshape(3, 4),
+        "letters": np.array([b"a", b"b", b"", b"d"], "S1"),
+        "names": np.array([b"one", b"", b"eight888"], "S8"),
+        "point": np.array(2.5),
+        "g/w": np.arange(8, dtype="<f4").reshape(4, 2) / 4,
+    }
+    mark = lambda *names, **more: {"_nczarr_array": {"dimension_references": list(names), **more}}  # noqa: E731
+    of_zarr_3(source / "v", {"scale": 0.5, **mark("/t", "/y"), **types(scale="float32")}, [3, 4], "int16", want["v"])
+    of_zarr_3(source / "letters", mark("/y", type_alias="char"), [4], "uint8", want["letters"])
+    of_zarr_3(source / "names", mark("/t", type_alias="string"), [3], "r64", want["names"])
+    of_zarr_3(source / "point", mark(), [], "float64", want["point"])
+    of_zarr_3(source / "g/w", mark("/y", "/g/z"), [4, 2], "float32", want["g/w"])
+    for options in (["--zarr", "2"], ["--nczarr", "--zarr", "2"]):
+        view = mount(source, *options)
+        found = netcdf(view.where, room / "found")
+        assert found["dimensions"]["t"] == (3, True) and found["dimensions"]["y"] == (4, False) and found["dimensions"]["g/z"] == (2, False)
+        assert {path: variable["dimensions"] for path, variable in found["variables"].items()} == {
+            "v": ["t", "y"], "letters": ["y"], "names": ["t"], "point": [], "g/w": ["y", "z"],
+        }  # fmt: skip
+        for path, values in want.items():
+            got = np.asarray(found["variables"][path]["values"])
+            if path == "names":
+                assert found["variables"][path]["dtype"] == "str" and got.tolist() == ["one", "", "eight888"]
+            else:
+                assert got.dtype == values.dtype and np.array_equal(got, values), path
+        assert found["attributes"]["@title"] == "of the third" and found["attributes"]["@count"].dtype == np.uint16
+        assert found["variables"]["v"]["attributes"]["scale"].dtype == np.float32
+    # As it is, and to readers of Zarr v3, it is what it was.
+    view = mount(source)
+    assert json.loads((view / "zarr.json").read_text())["attributes"]["_nczarr_group"] == marks["_nczarr_group"]
+    assert np.array_equal(zarr.open_array(str(view / "g/w"), mode="r", zarr_format=3)[...], want["g/w"])

@@ -198,7 +198,7 @@ fn innermost(
     let stays = stages.iter().rposition(|stage| !stage.is_undone());
     let maker = stages.iter().position(Stage::makes_bytes);
     let rest = match stays {
-        None if !is_reordered(&stages) => None,
+        None if !is_reordered(&stages) && typed.dtype != DType::Opaque => None,
         stays => stays.max(maker).map(|last| last.saturating_add(1)),
     };
     if let Some(first) = rest {

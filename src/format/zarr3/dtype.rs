@@ -1,10 +1,11 @@
 //! Data types in the spelling of Zarr v3: the core's, and the extensions that have a fixed size, or a codec that stays.
 //!
-//! A type is a name or an object with name and configuration. What is read keeps its spelling, for other software wrote it.
+//! A type is a name or an object with name and configuration. What is read keeps its spelling, for other software wrote it. A
+//! type that is not known is no error: its elements stay as they were made bytes of, for readers that know it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::{Members, named};
+use super::{Members, named, small};
 use crate::array::{DType, Field, Swap};
 use crate::error::{Error, Result};
 use crate::format::{dtype, json};
@@ -26,7 +27,8 @@ pub(super) struct Typed {
 /// Reads `data_type`.
 ///
 /// # Errors
-/// [`crate::error::Kind::Unsupported`] for types that are not read, by name.
+/// [`crate::error::Kind::Corrupt`] for a known type that contradicts itself, [`crate::error::Kind::TooBig`] over
+/// [`limits::ITEM`], [`limits::FIELDS`] or [`limits::DTYPE_DEPTH`].
 pub(super) fn parse(value: &Value) -> Result<Typed> {
     let dtype = Reader { fields: 0 }.dtype(value, limits::DTYPE_DEPTH)?;
     dtype::bounded(&dtype)?;
@@ -70,7 +72,7 @@ impl Reader {
             "numpy.datetime64" => DType::DateTime(unit(configuration)?),
             "numpy.timedelta64" => DType::TimeDelta(unit(configuration)?),
             "structured" | "struct" => self.structure(configuration, depth)?,
-            _ => raw(name)?,
+            _ => small::named(name).map(DType::Small).or_else(|| raw(name)).unwrap_or(DType::Opaque),
         })
     }
 
@@ -83,6 +85,9 @@ impl Reader {
             return Err(Error::too_big(format!("more than {} fields", limits::FIELDS)));
         }
         let fields = list.iter().map(|field| self.field(field, below)).collect::<Result<Vec<_>>>()?;
+        if fields.iter().any(|field| field.size().is_none()) {
+            return Ok(DType::Opaque);
+        }
         let mut names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair.first() == pair.last()) {
@@ -107,20 +112,16 @@ impl Reader {
         };
         let (name, dtype) = pair.ok_or_else(|| Error::corrupt(format!("{} is no field", json::cite(value))))?;
         let dtype = self.dtype(dtype, depth)?;
-        match dtype::bounded(&dtype)? {
-            Some(_) => Ok(Field { name: name.clone(), dtype, shape: Vec::new() }),
-            None => Err(Error::unsupported(format!("field {name:?} has no fixed size"))),
-        }
+        dtype::bounded(&dtype)?;
+        Ok(Field { name: name.clone(), dtype, shape: Vec::new() })
     }
 }
 
 /// `r24`: three bytes without meaning.
-fn raw(name: &str) -> Result<DType> {
-    let bits = name.strip_prefix('r').filter(|n| !n.is_empty() && n.len() < 19 && n.bytes().all(|b| b.is_ascii_digit()));
-    match bits.and_then(|n| n.parse::<usize>().ok()) {
-        Some(bits) if bits > 0 && bits % 8 == 0 => Ok(DType::Void(bits / 8)),
-        _ => Err(Error::unsupported(format!("{name:?} is not read"))),
-    }
+fn raw(name: &str) -> Option<DType> {
+    let bits = name.strip_prefix('r').filter(|n| !n.is_empty() && n.len() < 19 && n.bytes().all(|b| b.is_ascii_digit()))?;
+    let bits = bits.parse::<usize>().ok().filter(|bits| *bits > 0 && bits % 8 == 0)?;
+    Some(DType::Void(bits / 8))
 }
 
 fn length(configuration: &Members) -> Result<usize> {
@@ -165,7 +166,7 @@ fn collect(dtype: &DType, offset: usize, swaps: &mut Vec<Swap>) {
             }
             return;
         }
-        DType::Bool | DType::Bytes { .. } | DType::Void(_) | DType::Object => return,
+        DType::Bool | DType::Small(_) | DType::Bytes { .. } | DType::Void(_) | DType::Object | DType::Opaque => return,
     };
     if width > 1 && count > 0 {
         swaps.push(Swap { offset, width, count });

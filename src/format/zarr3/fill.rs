@@ -6,6 +6,7 @@
 
 use crate::array::{DType, Field, Fill};
 use crate::error::{Error, Result};
+use crate::format::zarr3::small;
 use crate::format::{base64, fill, json};
 use serde_json::Value;
 
@@ -39,6 +40,8 @@ pub(super) fn parse(value: &Value, dtype: &DType) -> Result<Filling> {
         DType::Void(length) => bytes(value).filter(|b| b.len() == *length).map(packed),
         DType::Struct(fields) => structure(value, fields).map(packed),
         DType::BFloat16 => bfloat16(value),
+        DType::Small(name) => small::fill(value, name).map(|byte| Fill { bytes: Some(vec![byte]), zarr2: value.clone() }),
+        DType::Opaque => Some(Fill { bytes: None, zarr2: value.clone() }),
         _ if !is_plain(value, dtype) => None,
         _ => return Ok(Filling { fill: fill::parse(value, dtype, &[], false)?, spelled: Some(value.clone()) }),
     };

@@ -121,13 +121,13 @@ class Corpus:
         return self.base / store
 
 
-def stores():
-    return Corpus(unpacked(DATA / "stores.tar.xz"))
+def stores(archive="stores.tar.xz"):
+    return Corpus(unpacked(DATA / archive))
 
 
-def broken():
+def broken(archive="bad.tar.xz"):
     """The directory of the broken stores, and their cases."""
-    base = unpacked(DATA / "bad.tar.xz")
+    base = unpacked(DATA / archive)
     return base, json.loads((base / "manifest.json").read_text(encoding="utf-8"))["cases"]
 
 

@@ -1,0 +1,430 @@
+"""Zarr v3: every array of third-party writers is the truth, and what the format says of shards, names and members holds.
+
+The stores are written by zarr-python, tensorstore, zarrs, z5py, xarray and webknossos (`tests/data/README.md`), or by the first
+two of them within a test; what is right is what they wrote, or read from the source.
+"""
+
+import errno
+import json
+import os
+import shutil
+import warnings
+
+import ml_dtypes  # noqa: F401  (numpy learns the names of small types)
+import numpy as np
+import pytest
+import tensorstore
+import zarr
+
+from support import data
+from support.checks import check_array, check_groups, inside
+from support.reading import attributes, by_zarr, difference, disagreements, tensorstore_of
+
+CORPUS = data.stores("zarr3.tar.xz")
+FLAVOURS = pytest.mark.parametrize("flavour", [(), ("--zarr", "2"), ("--zarr", "3")], ids=["as-it-is", "2", "3"])
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+GZIP = {"name": "gzip", "configuration": {"level": 1}}
+INDEX = [BYTES, {"name": "crc32c"}]
+SMALL = ["int2", "int4", "float4_e2m1fn", "float8_e3m4", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """zarr-python warns of every type that no specification has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def shard(chunks, codecs=(BYTES,), **more):
+    return {"name": "sharding_indexed", "configuration": {"chunk_shape": chunks, "codecs": list(codecs), "index_codecs": INDEX, **more}}
+
+
+def document(shape, chunks, dtype="uint16", codecs=(BYTES,), fill=0, **more):
+    return {
+        "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": dtype, "fill_value": fill, "codecs": list(codecs),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, **more,
+    }  # fmt: skip
+
+
+def place(directory, made):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "zarr.json").write_text(json.dumps(made))
+    return directory
+
+
+def write(directory, values, where=...):
+    tensorstore_of(directory)[where].write(values[where] if values.ndim else values).result()
+
+
+def read(directory):
+    return np.asarray(tensorstore_of(directory).read().result())
+
+
+def numbers(shape, dtype="<u2"):
+    return np.random.default_rng(7).integers(1, 200, shape).astype(dtype)
+
+
+def only_in_version_3(record):
+    kind = json.loads((record.base / record.store / record.array / "zarr.json").read_text())["data_type"] if record.container == "dir" else ""
+    return kind in SMALL or kind == "bfloat16"
+
+
+def refused(path, view, reason):
+    """A document that cannot be shown gives an error, and the log has the reason."""
+    with pytest.raises(OSError) as error:
+        path.read_bytes()
+    assert error.value.errno == errno.EOPNOTSUPP
+    assert reason in view.text(), view.text()
+
+
+@FLAVOURS
+@pytest.mark.parametrize("store", sorted(CORPUS.stores))
+def test_values(store, flavour, mount):
+    view = mount(CORPUS.path(store), *flavour)
+    problems, seen = [], 0
+    for record in CORPUS.records[store]:
+        directory = inside(view, record)
+        seen += 1
+        if not record.has_values:
+            got = by_zarr(directory).ravel().tolist()
+            same = [value.hex() if isinstance(value, bytes) else value for value in got]
+            want = [value["bytes_hex"] if isinstance(value, dict) else value for value in record.items]
+            problems += [] if same == want else [f"{record.id}: {got[:5]}"]
+        elif not only_in_version_3(record):
+            problems += [f"{record.id}: {text}" for text in check_array(record, directory)]
+        elif "2" in flavour:
+            refused(directory / ".zarray", view, f"{record.array}/.zarray: no Zarr v2 spelling of the data type")
+        else:
+            want = record.load(record.truth)
+            got = read(directory)
+            got = got.view("V2") if want.dtype.kind == "u" else got.astype(want.dtype)
+            text = difference(got, want)
+            problems += [f"{record.id}: {text}"] if text else []
+    assert seen and not problems, "\n".join(problems[:40])
+
+
+@pytest.mark.parametrize("store", sorted(CORPUS.stores))
+def test_attributes(store, mount):
+    view = mount(CORPUS.path(store))
+    check_groups(CORPUS, store, view)
+    for path in view.where.rglob("zarr.json"):
+        made = json.loads(path.read_text())
+        assert made["zarr_format"] == 3
+        for codec in made.get("codecs", []):
+            assert codec["name"] in ("bytes", "vlen-utf8", "vlen-bytes"), path
+
+
+@FLAVOURS
+def test_missing_chunks_filled(flavour, mount):
+    """With `--fill-missing` the values are the same."""
+    for store in ("zarr3/fills.zarr", "zarr3/rare.zarr", "zarr3/shard.zarr"):
+        view = mount(CORPUS.path(store), "--fill-missing", *flavour)
+        for record in CORPUS.records[store]:
+            if record.has_values and not only_in_version_3(record):
+                assert not check_array(record, view / record.array), record.id
+
+
+SHARDED = [
+    [shard([4, 2], [BYTES])],
+    [{"name": "transpose", "configuration": {"order": [1, 0]}}, shard([2, 4], [BYTES, GZIP])],
+    [BYTES, GZIP],
+]
+
+
+@pytest.mark.parametrize("codecs", SHARDED, ids=["shards", "transposed", "gzip"])
+@pytest.mark.parametrize("dtype", SMALL)
+def test_small_types(dtype, codecs, mount, room):
+    """One byte for each number, in the name that tensorstore knows; Zarr v2 has none."""
+    source = place(room / "s" / "a", document([13, 9], [8, 4], dtype, codecs, 1))
+    place(room / "s", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+    place(room / "s" / "b", document([4], [4]))
+    given = np.random.default_rng(3).integers(-2, 2, (13, 9)).astype(np.dtype(dtype))
+    write(source, given, np.s_[:8, :])  # nothing is written of the second row of chunks
+    want = read(source).astype(float)
+    for options in ([], ["--fill-missing"]):
+        view = mount(room / "s", *options)
+        assert json.loads((view / "a/zarr.json").read_text())["data_type"] == dtype
+        assert np.array_equal(read(view / "a").astype(float), want)
+        assert all(os.stat(view / "a" / name).st_size == np.prod(json.loads((view / "a/zarr.json").read_text())["chunk_grid"]["configuration"]["chunk_shape"])
+                   for name in data.entries(view / "a") if name != "zarr.json")  # fmt: skip
+    view = mount(room / "s", "--zarr", "2")
+    refused(view / "a/.zarray", view, dtype)
+    assert not disagreements(view / "b", [np.zeros(4, "<u2")])
+
+
+@pytest.mark.parametrize("dtype", [name for name in SMALL if name.startswith("float8")])
+def test_fill_values_of_small_types(dtype, mount, room):
+    words = [0, 0.1, -1.5, 1e9, "NaN", "0x91", -8]
+    words += ["Infinity", "-Infinity"] if dtype in ("float8_e3m4", "float8_e5m2") else []
+    for n, word in enumerate(words):
+        place(room / "s" / f"a{n}", document([3], [2], dtype, [{"name": "bytes"}], word))
+    for options in ([], ["--fill-missing"]):
+        view = mount(room / "s", *options)
+        for n, word in enumerate(words):
+            assert json.loads((view / f"a{n}/zarr.json").read_text())["fill_value"] == word
+            assert read(view / f"a{n}").tobytes() == read(room / "s" / f"a{n}").tobytes(), (word, options)
+
+
+@pytest.mark.parametrize("codecs", SHARDED, ids=["shards", "transposed", "gzip"])
+def test_a_type_that_is_not_known_stays_in_its_codec(codecs, mount, room):
+    """tensorstore has a type whose fill values mean something else than the specification says; it reads its own array."""
+    source = place(room / "s" / "a", document([13, 9], [8, 4], "float8_e8m0fnu", codecs, 1.0))
+    given = (2.0 ** np.random.default_rng(3).integers(-9, 9, (13, 9))).astype(np.dtype("float8_e8m0fnu"))
+    write(source, given, np.s_[:8, :])
+    view = mount(room / "s")
+    assert read(view / "a").tobytes() == read(source).tobytes()
+    made = json.loads((view / "a/zarr.json").read_text())
+    assert made["data_type"] == "float8_e8m0fnu" and [codec["name"] for codec in made["codecs"]][-1] == "bytes"
+    view = mount(room / "s", "--zarr", "2")
+    refused(view / "a/.zarray", view, "float8_e8m0fnu")
+    with pytest.raises(OSError):
+        (mount(room / "s", "--fill-missing") / "a" / View2.key(made)).read_bytes()
+
+
+class View2:
+    """The name of a chunk that is absent from the store."""
+
+    @staticmethod
+    def key(made):
+        return "/".join(["c", *(str((length - 1) // chunk) for length, chunk in zip(made["shape"], made["chunk_grid"]["configuration"]["chunk_shape"]))])
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+@pytest.mark.parametrize("inner", [[BYTES], [BYTES, GZIP]], ids=["plain", "gzip"])
+def test_a_shard_is_read_in_parts_and_its_index_once(where, inner, mount, room):
+    side, part = 64, 8
+    source = place(room / "s", document([side, side, 2 * side], [side] * 3, codecs=[shard([part] * 3, inner, index_location=where)]))
+    given = numbers((side, side, 2 * side))
+    write(source, given)
+    sizes = [os.stat(source / "c/0/0" / name).st_size for name in "01"]
+    index = 16 * (side // part) ** 3 + 4
+    view = mount(source)
+    (view / "zarr.json").read_bytes()
+
+    def cost(names):
+        before = view.stats()["store"]
+        for name in names:
+            got = np.fromfile(view / name, "<u2").reshape([part] * 3)
+            z, y, x = (int(n) * part for n in name.split("/")[1:])
+            assert np.array_equal(got, given[z : z + part, y : y + part, x : x + part])
+        after = view.stats()["store"]
+        return [after[kind] - before[kind] for kind in ("get", "bytes")]
+
+    requests, read = cost(["c/3/0/5"])
+    assert requests == 2 and index < read <= index + 2 * part**3 + 64
+    assert read < sizes[0] / 20
+    requests, more = cost(["c/7/0/0", "c/0/6/1", "c/0/1/7"])
+    assert requests == 3 and more <= 3 * (2 * part**3 + 64)
+    # The other shard has an index of its own.
+    requests, read = cost(["c/0/0/8", "c/1/1/15"])
+    assert requests == 3 and index < read <= index + 2 * (2 * part**3 + 64)
+    # Listing and looking at sizes costs no more than the indexes that are known.
+    before = view.stats()["store"]["bytes"]
+    assert sum(os.stat(path).st_size for path in (view / "c/2/2").iterdir()) == 2 * side // part * 2 * part**3
+    assert view.stats()["store"]["bytes"] == before
+
+
+def test_parts_that_are_not_there(mount, room):
+    """A shard that the store does not have, and a part that its index leaves out, are absent; all else is there."""
+    source = place(room / "s", document([8, 8], [4, 4], codecs=[shard([2, 2])], fill=9))
+    given = np.full((8, 8), 9, "<u2")
+    given[0:2, 2:4], given[4:6, 0:2] = 1, 2
+    write(source, given, np.s_[0:2, 2:4])
+    write(source, given, np.s_[4:6, 0:2])
+    assert sorted(data.entries(source)) == ["c/0/0", "c/1/0", "zarr.json"]
+    view = mount(source)
+    assert sorted(data.entries(view.where)) == ["c/0/1", "c/2/0", "zarr.json"]
+    for name in ("c/0/0", "c/1/1", "c/3/3", "c/0/2"):
+        with pytest.raises(FileNotFoundError):
+            (view / name).read_bytes()
+    for options in ([], ["--fill-missing"], ["--zarr", "2"]):
+        assert not disagreements(mount(source, *options).where, [given])
+
+
+def test_an_index_that_lies_is_no_absence(mount, room):
+    """Entries beyond the shard, an index whose sum is wrong, a shard that is shorter than its index, and one without a byte."""
+    def good(name):
+        source = place(room / "s" / name, document([8, 8], [4, 4], codecs=[shard([2, 2])], fill=9))
+        write(source, numbers((8, 8)))
+        return source / "c/0/0"
+
+    given = numbers((8, 8))
+    sum_of = lambda index: index + crc(index).to_bytes(4, "little")  # noqa: E731
+    whole = good("beyond").read_bytes()
+    entry = lambda offset, length: np.array([offset, length], "<u8").tobytes()  # noqa: E731
+    index = whole[-68:-4]
+    for name, made in {
+        "beyond": whole[:-68] + sum_of(entry(len(whole), 8) + index[16:]),
+        "wraps": whole[:-68] + sum_of(entry(2**64 - 4, 8) + index[16:]),
+        "half": whole[:-68] + sum_of(entry(2**64 - 1, 8) + index[16:]),
+        "sum": whole[:-4] + bytes(4),
+        "short": whole[-60:],
+        "empty": b"",
+    }.items():
+        good(name).write_bytes(made)
+    view = mount(room / "s")
+    for name in ("beyond", "wraps", "half", "sum", "short", "empty"):
+        with pytest.raises(OSError) as error:
+            (view / name / "c/0/0").read_bytes()
+        assert error.value.errno == errno.EIO, name
+        assert f"{name}/c/0/0: " in view.text()
+        alone = name in ("beyond", "wraps", "half")
+        if alone:
+            assert np.array_equal(np.fromfile(view / name / "c/0/1", "<u2").reshape(2, 2), given[0:2, 2:4])
+        else:
+            assert pytest.raises(OSError, (view / name / "c/0/1").read_bytes)
+        assert np.array_equal(np.fromfile(view / name / "c/2/2", "<u2").reshape(2, 2), given[4:6, 4:6])
+
+
+def crc(index):
+    import crc32c
+
+    return crc32c.crc32c(index)
+
+
+@FLAVOURS
+def test_consolidated_metadata_tells_what_the_documents_tell(flavour, mount, room):
+    group = zarr.create_group(str(room / "s"), zarr_format=3, attributes={"a": float("nan")})
+    inner = group.create_group("g", attributes={"µ": [1]})
+    given = numbers((8, 6))
+    for parent, name in ((group, "x"), (inner, "y")):
+        made = parent.create_array(name, shape=(8, 6), chunks=(2, 3), shards=(4, 6), dtype="u2", dimension_names=["r", "c"], compressors=zarr.codecs.BloscCodec())
+        made[...] = given
+    zarr.consolidate_metadata(str(room / "s"), zarr_format=3)
+    view = mount(room / "s", *flavour)
+    version = 2 if "2" in flavour else 3
+    shown = zarr.open_consolidated(str(view.where), zarr_format=version)
+    assert set(dict(shown.members(max_depth=None))) == {"x", "g", "g/y"}
+    assert np.array_equal(shown["x"][...], given) and np.array_equal(shown["g/y"][...], given)
+    if version == 3:
+        listed = json.loads((view / "zarr.json").read_text())["consolidated_metadata"]
+        assert listed["must_understand"] is False and listed["kind"] == "inline"
+        for path, made in listed["metadata"].items():
+            own = json.loads((view / path / "zarr.json").read_text())
+            made.pop("consolidated_metadata", None), own.pop("consolidated_metadata", None)
+            assert made == own, path
+    else:
+        for path, made in json.loads((view / ".zmetadata").read_text())["metadata"].items():
+            assert json.dumps(made) == json.dumps(json.loads((view / path).read_text())), path
+
+
+def test_names_of_axes_travel_both_ways(mount, room):
+    given = numbers((4, 6))
+    for version in (2, 3):
+        names = {"dimension_names": ["row", "µ"]} if version == 3 else {"attributes": {"_ARRAY_DIMENSIONS": ["row", "µ"]}}
+        group = zarr.create_group(str(room / f"s{version}"), zarr_format=version)
+        group.create_array("v", shape=(4, 6), chunks=(2, 3), dtype="<u2", **names)[...] = given
+    for source in (2, 3):
+        for shown in (2, 3):
+            view = mount(room / f"s{source}", "--zarr", str(shown))
+            if shown == 3:
+                made = zarr.open_array(str(view / "v"), mode="r", zarr_format=3)
+                assert list(made.metadata.dimension_names) == ["row", "µ"] and "_ARRAY_DIMENSIONS" not in made.attrs
+            else:
+                assert attributes(view / "v") == {"_ARRAY_DIMENSIONS": ["row", "µ"]}
+            assert np.array_equal(by_zarr(view / "v"), given)
+
+
+def test_axes_without_a_name(mount, room):
+    """Zarr v2 has no word for an axis without a name: then none is named there."""
+    source = place(room / "s", document([4, 6], [2, 3], dimension_names=[None, "x"]))
+    assert json.loads((mount(source) / "zarr.json").read_text())["dimension_names"] == [None, "x"]
+    assert attributes(mount(source, "--zarr", "2").where) == {}
+
+
+def test_what_must_be_understood(mount, room):
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    place(room / "s", group)
+    place(room / "s/kept", document([4], [4], hint={"must_understand": False, "a": 1}))
+    place(room / "s/named", document([4], [4], riddle={"must_understand": True}))
+    place(room / "s/silent", document([4], [4], enigma={"a": 1}))
+    place(room / "s/text", document([4], [4], puzzle="a"))
+    place(room / "s/group", group | {"mystery": {"must_understand": True}})
+    place(room / "s/transformed", document([4], [4], storage_transformers=[{"name": "elsewhere"}]))
+    view = mount(room / "s")
+    assert not disagreements(view / "kept", [np.zeros(4, "<u2")])
+    for name, word in {"named": "riddle", "silent": "enigma", "text": "puzzle", "group": "mystery", "transformed": "elsewhere"}.items():
+        refused(view / name / "zarr.json", view, word)
+
+
+def test_grids_of_unequal_chunks_are_refused_by_name(mount, room):
+    grid = lambda *edges: {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": list(edges)}}  # noqa: E731
+    for name, edges in {"lengths": [[4, 3, 2]], "last": [[4, 4, 1]], "runs": [[[4, 2], 1]]}.items():
+        place(room / "s" / name, document([9], [4]) | {"chunk_grid": grid(*edges)})
+    place(room / "s/hexagons", document([9], [4]) | {"chunk_grid": {"name": "hexagons"}})
+    place(room / "s/equal", document([9], [4]) | {"chunk_grid": grid([4, 4, 4])})
+    view = mount(room / "s")
+    for name in ("lengths", "last", "runs"):
+        refused(view / name / "zarr.json", view, "a rectilinear grid with chunks of different shapes")
+    refused(view / "hexagons/zarr.json", view, '"hexagons"')
+    assert not disagreements(view / "equal", [np.zeros(9, "<u2")])
+
+
+def test_a_codec_that_is_not_known_stays_for_those_who_know_it(mount, room):
+    """What was applied after it is removed; what was applied before it stays with it."""
+    from dataclasses import dataclass
+
+    from zarr.abc.codec import BytesBytesCodec
+    from zarr.registry import register_codec
+
+    @dataclass(frozen=True)
+    class Flip(BytesBytesCodec):
+        """Turns all bits over."""
+
+        is_fixed_size = True
+
+        @classmethod
+        def from_dict(cls, _):
+            return cls()
+
+        def to_dict(self):
+            return {"name": "test.flip"}
+
+        async def _flip(self, chunk, spec):
+            return spec.prototype.buffer.from_bytes(bytes(255 - byte for byte in chunk.to_bytes()))
+
+        _decode_single = _encode_single = _flip
+
+        def compute_encoded_size(self, size, _):
+            return size
+
+    register_codec("test.flip", Flip)
+    codecs = [{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "bytes", "configuration": {"endian": "big"}}, {"name": "test.flip"}, GZIP]
+    given = numbers((7, 9))
+    for name, list_of in {"plain": codecs, "shards": [shard([2, 2], codecs)]}.items():
+        zarr.open_array(str(place(room / "s" / name, document([7, 9], [4, 4], codecs=list_of))), mode="r+")[...] = given
+        view = mount(room / "s")
+        assert np.array_equal(by_zarr(view / name), given)
+        made = json.loads((view / name / "zarr.json").read_text())
+        assert made["codecs"] == codecs[:3]
+        (mount(room / "s") / name / "c/0/0").read_bytes()
+        flat = mount(room / "s", "--zarr", "2")
+        refused(flat / name / ".zarray", flat, "test.flip")
+
+
+@pytest.mark.parametrize("keys", [
+    {"name": "default"}, {"name": "default", "configuration": {"separator": "."}}, {"name": "v2"}, {"name": "v2", "configuration": {"separator": "/"}},
+])  # fmt: skip
+@FLAVOURS
+def test_chunk_keys(keys, flavour, mount, room):
+    cases = {"a": ((7, 9), (4, 4), [BYTES]), "point": ((), (), [BYTES]), "shards": ((7, 9), (4, 4), [shard([2, 2])])}
+    for name, (shape, chunks, codecs) in cases.items():
+        write(place(room / "s" / name, document(shape, chunks, codecs=codecs) | {"chunk_key_encoding": keys}), numbers(shape))
+    view = mount(room / "s", *flavour)
+    for name, (shape, _, _) in cases.items():
+        assert not disagreements(view / name, [numbers(shape)]), name
+
+
+def test_a_source_that_is_one_array(mount):
+    """The root of a store may be an array itself."""
+    (record,) = CORPUS.records["zarr3/rootarray.zarr"]
+    assert not check_array(record, mount(CORPUS.path(record.store)).where)
+
+
+def test_an_archive_within_a_directory(mount, room):
+    record = CORPUS.records["zarr3/ome.zarr"][-1]
+    shutil.make_archive(str(room / "s" / "ome"), "zip", CORPUS.path(record.store))
+    view = mount(room / "s" / "ome.zip")
+    assert not check_array(record, view / record.array)
