@@ -6,6 +6,7 @@
 pub mod dir;
 pub mod faulty;
 pub mod mem;
+pub mod object;
 pub mod zip;
 
 use crate::error::{Error, Kind, Result};
@@ -211,6 +212,15 @@ impl Listing {
     }
 }
 
+/// What a directory is, and what is in it.
+#[derive(Debug, Clone)]
+pub struct Entered {
+    /// The directory.
+    pub meta: Meta,
+    /// Those of the names asked for that are not known to be absent.
+    pub present: Vec<&'static str>,
+}
+
 /// A place that holds objects.
 pub trait Store: Send + Sync {
     /// What a person calls this store, for messages.
@@ -238,12 +248,48 @@ pub trait Store: Send + Sync {
     /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a file.
     fn list(&self, key: &Key) -> Result<Listing>;
 
+    /// What is known of the object at `key`, for who has no use for a directory there: a store that would have to look for names
+    /// below `key` answers with [`Kind::NotFound`] instead.
+    ///
+    /// # Errors
+    /// As [`Store::head`].
+    fn head_object(&self, key: &Key) -> Result<Meta> {
+        self.head(key)
+    }
+
+    /// What is known of the directory at `key`, and which of the names `wanted` may be in it, with as few requests as that
+    /// takes.
+    ///
+    /// # Errors
+    /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a file.
+    fn enter(&self, key: &Key, wanted: &'static [&'static str]) -> Result<Entered> {
+        let meta = self.head(key)?;
+        if meta.kind != ObjectKind::Directory {
+            return Err(Error::not_found().about(key));
+        }
+        Ok(Entered { meta, present: wanted.to_vec() })
+    }
+
+    /// Some of the names in the directory at `key`, each once: as many as one request gives.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    fn sample(&self, key: &Key) -> Result<Listing> {
+        self.list(key)
+    }
+
+    /// Whether each call is a request over a network, so that what is told elsewhere should not be asked for. Directories may
+    /// then be no more than what names have before a slash.
+    fn is_distant(&self) -> bool {
+        false
+    }
+
     /// Where the bytes of `key` lie, for a person: the key, and the byte range in a container where there is one.
     fn locate(&self, key: &Key) -> String {
         key.to_string()
     }
 
-    /// Requests made so far.
+    /// Requests made so far; over a network those that went out, with all repetitions.
     fn requests(&self) -> Requests;
 }
 

@@ -356,6 +356,10 @@ impl Store for ZipStore {
         listing().map_err(|e| e.about(key))
     }
 
+    fn is_distant(&self) -> bool {
+        self.container.is_distant()
+    }
+
     fn locate(&self, key: &Key) -> String {
         let container = self.container.locate(&self.key);
         let Ok(Found::File(number)) = self.find(key) else {
