@@ -14,8 +14,12 @@ pub type Attributes = Map<String, Value>;
 pub enum Format {
     /// Zarr version 2, NCZarr included: NCZarr is a dialect.
     Zarr2,
+    /// Zarr version 3.
+    Zarr3,
     /// N5.
     N5,
+    /// WEBKNOSSOS WKW.
+    Wkw,
 }
 
 impl Format {
@@ -23,7 +27,9 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::Zarr2 => "zarr2",
+            Self::Zarr3 => "zarr3",
             Self::N5 => "n5",
+            Self::Wkw => "wkw",
         }
     }
 }
@@ -65,8 +71,8 @@ pub struct Array {
     pub fill: Fill,
     /// Order of the elements in a shown chunk file; with codecs that stay it is the stored one, for nothing is transposed.
     pub order: Order,
-    /// What joins chunk indices in the names of shown chunk files: `.` or `/`.
-    pub separator: u8,
+    /// How indices make the names of shown chunk files; never [`Style::Cube`].
+    pub keys: Keys,
     /// Names of the axes, where the source has them.
     pub dimension_names: Option<Vec<Option<String>>>,
     /// Attributes as shown (with `_ARRAY_DIMENSIONS`), or why they cannot be read; the data does not need them.
@@ -86,7 +92,44 @@ pub enum Order {
     F,
 }
 
-/// Codecs that cannot be removed, in the spelling of Zarr v2 metadata. Empty for a plain array.
+/// How the indices of a chunk make its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// What stands before and between the indices.
+    pub style: Style,
+    /// What joins indices: `.` or `/`.
+    pub separator: u8,
+    /// What follows the last index (an extension of some writers of Zarr v3); mostly nothing.
+    pub suffix: String,
+}
+
+/// What stands before and between the indices in the name of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Nothing: `3.1.4`, and `0` without axes. Zarr v2, N5, and Zarr v3's chunk key encoding `v2`.
+    Plain,
+    /// A `c` and the separator: `c/3/1/4`, and `c` without axes. Zarr v3's chunk key encoding `default`.
+    C,
+    /// A WKW file: `z3/y1/x4.wkw`, of the first three axes.
+    Cube,
+}
+
+impl Keys {
+    /// Zarr v2's names with this separator.
+    pub fn plain(separator: u8) -> Self {
+        Self { style: Style::Plain, separator, suffix: String::new() }
+    }
+
+    /// Whether chunks lie in directories, one for each index but the last.
+    pub fn nested(&self) -> bool {
+        self.separator == b'/'
+    }
+}
+
+/// Codecs that cannot be removed. Empty for a plain array.
+///
+/// An array of Zarr v2 has `filters` and `compressor`; one of Zarr v3 has `zarr3`, and the others as well where they can be
+/// spelled so.
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
     /// Filters that remain, in the order of `filters`; the innermost of the source's, so that all that follow were removed.
@@ -96,20 +139,25 @@ pub struct Kept {
     /// The source's own spelling of `dtype`: what a kept codec holds is not touched, so its byte order is the stored one.
     /// Absent where nothing is kept.
     pub dtype: Option<Value>,
+    /// All codecs that remain in the spelling of Zarr v3: those that change the array, the one that makes bytes, and those that
+    /// change bytes.
+    pub zarr3: Option<Vec<Value>>,
 }
 
 impl Kept {
     /// Whether shown chunks are plain elements.
     pub fn is_empty(&self) -> bool {
-        self.filters.is_empty() && self.compressor.is_none()
+        self.filters.is_empty() && self.compressor.is_none() && self.zarr3.is_none()
     }
 }
 
 /// How the blocks of an array are stored.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// What joins chunk indices in a key: `.` or `/`.
-    pub separator: u8,
+    /// How the indices of an object make its key: those of the chunk, or of the shard or cube that it lies in.
+    pub keys: Keys,
+    /// Where in an object the block of a chunk lies.
+    pub placement: Placement,
     /// Whether keys hold the chunk indices in the opposite order of the shown axes (N5 shown as Zarr).
     pub reversed: bool,
     /// What wraps the encoded bytes of a block.
@@ -118,8 +166,8 @@ pub struct Stored {
     pub chain: Chain,
     /// Which bytes of each element to reverse so that it is little-endian; empty where they are already.
     pub swaps: Vec<Swap>,
-    /// Order of the elements in the stored block, in terms of the shown axes.
-    pub order: Order,
+    /// Which shown axis each axis of the stored block is, in C order; empty where they are the same, or where nothing is moved.
+    pub axes: Vec<usize>,
     /// Whether a block may hold one byte for each element instead of the four of [`DType::Text`]`(1)`: netcdf-c up to 4.9.0
     /// declares its characters `<U1` and, in pure Zarr, leaves no other mark. A block decodes to the full length, or to a
     /// quarter of it and then each byte is one code point; no other length is right.
@@ -133,6 +181,59 @@ pub enum Envelope {
     None,
     /// The N5 block header, which also tells how much of a block at the array's edge is stored.
     N5,
+}
+
+/// Where in an object the block of a chunk lies.
+#[derive(Debug, Clone, Default)]
+pub enum Placement {
+    /// It is the whole object.
+    #[default]
+    Object,
+    /// It is a part of a shard, perhaps of a shard within a shard; the outermost first, never empty.
+    Shards(Vec<Shard>),
+    /// It is a block of a WKW cube.
+    Cube(Cube),
+}
+
+/// One level of sharding: a container of parts with an index (Zarr v3's `sharding_indexed`).
+///
+/// Parts are chunks, or shards of the next level. Everything is in terms of shown axes and of chunks.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    /// Number of parts along each shown axis.
+    pub parts: Vec<u64>,
+    /// Number of chunks along each shown axis of one part; all 1 on the innermost level.
+    pub chunks: Vec<u64>,
+    /// Which shown axis each axis of the index is; the index is in C order of these.
+    pub axes: Vec<usize>,
+    /// Whether the index lies at the start of the shard or at its end.
+    pub at_start: bool,
+    /// Whether the numbers of the index are big-endian.
+    pub big_endian: bool,
+    /// What the index is encoded with; its encoded length follows from the decoded one.
+    pub index: Chain,
+    /// What the whole shard is encoded with. Where that is anything, the shard has to be read whole.
+    pub envelope: Chain,
+}
+
+impl Shard {
+    /// Number of parts; `None` when that is more than can be.
+    pub fn count(&self) -> Option<u64> {
+        self.parts.iter().try_fold(1u64, |n, &p| n.checked_mul(p))
+    }
+}
+
+/// A WKW file: a header, perhaps a jump table, and the blocks in Morton order, the first of the axes x, y, z fastest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cube {
+    /// Blocks along each side; a power of two.
+    pub side: u64,
+    /// Whether blocks are compressed, and found by the jump table.
+    pub compressed: bool,
+    /// Bytes of a decoded block.
+    pub block: u64,
+    /// The first eight bytes that each file has: magic, version, lengths, block and voxel type, voxel size.
+    pub header: [u8; 8],
 }
 
 /// A run of numbers within an element whose bytes are to be reversed.
@@ -240,8 +341,31 @@ impl Array {
 
     /// Takes the chunks to be named with `/`, which puts them into directories.
     pub fn nest(&mut self) {
-        self.separator = b'/';
-        self.stored.separator = b'/';
+        self.keys.separator = b'/';
+        self.stored.keys.separator = b'/';
+    }
+
+    /// Takes the names of chunks for those of Zarr v2, which have nothing before or after the indices.
+    pub fn name_as_zarr2(&mut self) {
+        self.keys = Keys::plain(self.keys.separator);
+    }
+
+    /// Number of chunks along each axis that share an object of the store.
+    pub fn chunks_per_object(&self) -> Vec<u64> {
+        match &self.stored.placement {
+            Placement::Object => vec![1; self.shape.len()],
+            Placement::Shards(levels) => match levels.first() {
+                Some(level) => level.parts.iter().zip(&level.chunks).map(|(&p, &c)| p.saturating_mul(c)).collect(),
+                None => vec![1; self.shape.len()],
+            },
+            Placement::Cube(cube) => (0..self.shape.len()).map(|axis| if axis < 3 { cube.side } else { 1 }).collect(),
+        }
+    }
+
+    /// Whether the directories of the store are those that are shown, so that listing one tells the chunks.
+    pub fn is_listed_as_stored(&self) -> bool {
+        let ordered = !self.stored.reversed || self.shape.len() < 2;
+        ordered && self.keys == self.stored.keys && matches!(self.stored.placement, Placement::Object)
     }
 
     /// Bytes of one shown chunk; `None` where only decoding tells (codecs that stay, objects).

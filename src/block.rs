@@ -44,72 +44,103 @@ fn reverse(bytes: &mut [u8], width: usize) {
     }
 }
 
-/// A block of elements in F order (first axis fastest), rearranged to C order (last axis fastest). Elements have `item` bytes.
+/// A block of elements whose axes lie in another order, rearranged so that they are in C order of `shape`. Elements have `item`
+/// bytes; `axes` tells which axis of `shape` each stored axis is, slowest first.
 ///
 /// # Errors
-/// [`crate::error::Kind::Corrupt`] when the block has not just the bytes of `shape`.
-pub fn transpose_f_to_c(block: &[u8], shape: &[usize], item: usize) -> Result<Vec<u8>> {
+/// [`crate::error::Kind::Corrupt`] when the block has not just the bytes of `shape`, or `axes` are not those of `shape`.
+pub fn transpose(block: &[u8], shape: &[usize], axes: &[usize], item: usize) -> Result<Vec<u8>> {
     let length = bytes_of(shape, item)?;
     if block.len() != length {
         return Err(Error::corrupt(format!("a block of {} bytes where {shape:?} elements of {item} are {length}", block.len())));
     }
-    // Axes of length 1 change nothing, and what is left of one axis or none is in both orders at once.
-    let shape: Vec<usize> = shape.iter().copied().filter(|&n| n != 1).collect();
-    if shape.len() < 2 || length == 0 {
+    let mut stride = 1usize;
+    let mut strides = vec![None; shape.len()];
+    for &axis in axes.iter().rev() {
+        match (strides.get_mut(axis), shape.get(axis)) {
+            (Some(slot @ None), Some(&n)) => {
+                *slot = Some(stride);
+                stride = stride.saturating_mul(n);
+            }
+            _ => return Err(Error::corrupt(format!("{axes:?} is no order of {} axes", shape.len()))),
+        }
+    }
+    let strides: Option<Vec<usize>> = strides.into_iter().collect();
+    let strides = strides.ok_or_else(|| Error::corrupt(format!("{axes:?} is no order of {} axes", shape.len())))?;
+    // Axes of length 1 change nothing; neighbours that are neighbours in the store as well are one axis.
+    let mut moved: Vec<(usize, usize)> = Vec::new();
+    for (&n, &stride) in shape.iter().zip(&strides).filter(|(n, _)| **n != 1) {
+        match moved.last_mut() {
+            Some((length, outer)) if Some(*outer) == stride.checked_mul(n) => {
+                (*length, *outer) = (length.saturating_mul(n), stride);
+            }
+            _ => moved.push((n, stride)),
+        }
+    }
+    // A last axis that is the fastest in the store too moves in runs.
+    let mut item = item;
+    if let Some(&(run, 1)) = moved.last() {
+        moved.pop();
+        item = item.saturating_mul(run);
+        moved.iter_mut().for_each(|(_, stride)| *stride = stride.checked_div(run).unwrap_or(0));
+    }
+    if moved.is_empty() || length == 0 {
         return Ok(block.to_vec());
     }
     let mut out = vec![0; length];
     match item {
-        1 => transpose::<1>(block, &mut out, &shape, item),
-        2 => transpose::<2>(block, &mut out, &shape, item),
-        4 => transpose::<4>(block, &mut out, &shape, item),
-        8 => transpose::<8>(block, &mut out, &shape, item),
-        16 => transpose::<16>(block, &mut out, &shape, item),
-        _ => transpose::<0>(block, &mut out, &shape, item),
+        1 => move_elements::<1>(block, &mut out, &moved, item),
+        2 => move_elements::<2>(block, &mut out, &moved, item),
+        4 => move_elements::<4>(block, &mut out, &moved, item),
+        8 => move_elements::<8>(block, &mut out, &moved, item),
+        16 => move_elements::<16>(block, &mut out, &moved, item),
+        _ => move_elements::<0>(block, &mut out, &moved, item),
     }
     Ok(out)
 }
 
-/// The elements move plane by plane: for each index of the axes between, first against last axis, in square tiles that
-/// stay in the cache. N is the size of an element, or 0 for any.
+/// The elements move plane by plane: for each index of the other axes, the axis that is fastest in the store against the last
+/// one, in square tiles that stay in the cache. `axes` are lengths and strides of the source in elements. N is the size of an
+/// element, or 0 for any.
 #[expect(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
-    reason = "all offsets are below the product of shape and item, which is the length of both blocks"
+    reason = "lengths and strides are those of a permutation of the axes, so all offsets are below the length of both blocks"
 )]
-fn transpose<const N: usize>(block: &[u8], out: &mut [u8], shape: &[usize], item: usize) {
+fn move_elements<const N: usize>(block: &[u8], out: &mut [u8], axes: &[(usize, usize)], item: usize) {
     const TILE: usize = 16;
-    let [first, middle @ .., last] = shape else { return };
-    let between: usize = middle.iter().product();
-    // Strides in elements: in F order the last axis moves by all others, in C order the first one does.
-    let (source_last, target_first) = (first * between, between * last);
-    let mut index = vec![0usize; middle.len()];
-    for _ in 0..between {
-        let (mut source, mut source_stride) = (0, *first);
-        for (&i, &n) in index.iter().zip(middle) {
-            source += i * source_stride;
-            source_stride *= n;
+    let Some((&(last, last_source), others)) = axes.split_last() else { return };
+    // Length, stride of the source and of the target.
+    let mut stride = last;
+    let mut axes = Vec::with_capacity(others.len());
+    for &(n, source) in others.iter().rev() {
+        axes.push((n, source, stride));
+        stride *= n;
+    }
+    let fast = axes.iter().position(|axis| axis.1 == 1);
+    let (first, _, first_target) = fast.map_or((1, 0, 0), |at| axes.remove(at));
+    let mut index = vec![0usize; axes.len()];
+    for _ in 0..axes.iter().map(|axis| axis.0).product() {
+        let (mut source, mut target) = (0, 0);
+        for (&i, axis) in index.iter().zip(&axes) {
+            source += i * axis.1;
+            target += i * axis.2;
         }
-        let (mut target, mut target_stride) = (0, *last);
-        for (&i, &n) in index.iter().zip(middle).rev() {
-            target += i * target_stride;
-            target_stride *= n;
-        }
-        for i0 in (0..*first).step_by(TILE) {
-            for j0 in (0..*last).step_by(TILE) {
-                for i in i0..(i0 + TILE).min(*first) {
-                    for j in j0..(j0 + TILE).min(*last) {
+        for i0 in (0..first).step_by(TILE) {
+            for j0 in (0..last).step_by(TILE) {
+                for i in i0..(i0 + TILE).min(first) {
+                    for j in j0..(j0 + TILE).min(last) {
                         let size = if N == 0 { item } else { N };
-                        let from = (source + i + j * source_last) * size;
-                        let to = (target + i * target_first + j) * size;
+                        let from = (source + i + j * last_source) * size;
+                        let to = (target + i * first_target + j) * size;
                         out[to..to + size].copy_from_slice(&block[from..from + size]);
                     }
                 }
             }
         }
-        for (i, &n) in index.iter_mut().zip(middle).rev() {
+        for (i, axis) in index.iter_mut().zip(&axes) {
             *i += 1;
-            if *i < n {
+            if *i < axis.0 {
                 break;
             }
             *i = 0;

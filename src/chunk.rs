@@ -7,9 +7,10 @@ use crate::array::{Array, Envelope, Order};
 use crate::block;
 use crate::cache::{Block, Budget};
 use crate::codec::Length;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::n5;
 use crate::limits;
+use crate::placement::Part;
 use crate::store::{Key, Range, Store, Version};
 use crate::view::names;
 
@@ -32,27 +33,45 @@ pub fn key(directory: &Key, array: &Array, index: &[u64]) -> Result<Key> {
 
 /// Reads and decodes one chunk: the whole content of the file that shows it.
 ///
+/// `pin` is the version that the object must have.
+///
 /// # Errors
-/// [`crate::error::Kind::NotFound`] when the store says that the chunk is absent; otherwise by meaning, naming the key.
+/// [`crate::error::Kind::NotFound`] when the store says that the object is absent; otherwise by meaning, naming the key.
 pub fn read(
     store: &dyn Store,
-    key: &Key,
+    part: &Part,
     array: &Array,
     pin: Option<&Version>,
     budget: &Budget,
     cost: &mut Cost,
 ) -> Result<Block> {
+    let key = &part.key;
     let (length, limit) = lengths(array).map_err(|e| e.about(key))?;
-    let head = store.head(key)?;
     // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy.
-    let _share = budget.take(head.size.min(limit).saturating_add((length.bound() as u64).saturating_mul(2)));
+    let _share = budget.take(part.length().min(limit).saturating_add((length.bound() as u64).saturating_mul(2)));
     let mut encoded = Vec::new();
-    let meta = store.get(key, Range::All, pin, limit, &mut encoded)?;
+    let version = match &part.body {
+        Some(body) => {
+            // Read at this version; nobody may have pinned another.
+            if pin.is_some_and(|pin| *pin != part.meta.version) {
+                return Err(Error::new(Kind::Changed, "has changed since it was opened").about(key));
+            }
+            let (start, end) = part.range.within(body.len() as u64);
+            let bytes = usize::try_from(start).ok().zip(usize::try_from(end).ok()).and_then(|(start, end)| body.get(start..end));
+            encoded.extend_from_slice(bytes.unwrap_or_default());
+            part.meta.version.clone()
+        }
+        None => {
+            // A part was found by an index of this version.
+            let pin = if part.range == Range::All { pin } else { pin.or(Some(&part.meta.version)) };
+            store.get(key, part.range, pin, limit, &mut encoded)?.version
+        }
+    };
     cost.encoded = encoded.len() as u64;
     let start = std::time::Instant::now();
     let bytes = decode(array, encoded, length).map_err(|e| e.about(key))?;
     cost.decode_nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(Block { bytes, version: Some(meta.version) })
+    Ok(Block { bytes, version: Some(version) })
 }
 
 /// A chunk that is not stored: all elements have the fill value.
@@ -101,9 +120,9 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>
         Envelope::N5 => n5_block(array, &encoded, item)?,
     };
     block::swap(&mut bytes, item, &stored.swaps);
-    if stored.order != array.order {
+    if !stored.axes.is_empty() {
         let chunk: Vec<usize> = array.chunks.iter().map(|&c| usize::try_from(c).unwrap_or(usize::MAX)).collect();
-        bytes = block::transpose_f_to_c(&bytes, &chunk, item)?;
+        bytes = block::transpose(&bytes, &chunk, &stored.axes, item)?;
     }
     Ok(bytes)
 }

@@ -30,9 +30,9 @@ pub struct Cli {
     #[arg(short, long)]
     pub foreground: bool,
 
-    /// Version of the Zarr documents that are shown
-    #[arg(long, value_name = "VERSION", default_value = "2")]
-    pub zarr: ZarrVersion,
+    /// Version of the Zarr documents that are shown [default: the source's own; 2 for all that is not Zarr]
+    #[arg(long, value_name = "VERSION")]
+    pub zarr: Option<ZarrVersion>,
 
     /// Order of axes: C reverses N5's, so that the last one shown is the fastest; source keeps them (and says order F)
     #[arg(long, value_name = "ORDER", default_value = "c", ignore_case = true)]

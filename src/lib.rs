@@ -13,6 +13,7 @@ pub mod format;
 pub mod fuse;
 pub mod limits;
 pub mod mount;
+pub mod placement;
 pub mod source;
 pub mod store;
 pub mod tree;

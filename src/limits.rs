@@ -25,6 +25,9 @@ pub const FIELDS: usize = 4096;
 /// Deepest nesting of a structured data type.
 pub const DTYPE_DEPTH: usize = 16;
 
+/// Most parts of one shard or blocks of one cube. WEBKNOSSOS writes 32,768; an index of this many takes 256 MiB.
+pub const INDEX: u64 = 1 << 24;
+
 /// Longest key of a store, in bytes; Linux paths stop at 4096.
 pub const KEY: usize = 4096;
 

@@ -85,8 +85,11 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     if let Some(path) = &source.path {
         refuse_overlap(path, &mountpoint.path)?;
     }
-    let options =
-        tree::Options { only: cli.format.map(Into::into), source_axes: cli.axes == Axes::Source, flavour: cli.zarr.into() };
+    let options = tree::Options {
+        only: cli.format.map(Into::into),
+        source_axes: cli.axes == Axes::Source,
+        flavour: cli.zarr.map(Into::into),
+    };
     let vfs_options = vfs::Options {
         fill_missing: cli.fill_missing,
         refresh: cli.refresh,

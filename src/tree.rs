@@ -20,8 +20,22 @@ pub struct Options {
     pub only: Option<Format>,
     /// Keep N5's order of axes.
     pub source_axes: bool,
-    /// Which documents are shown.
-    pub flavour: Flavour,
+    /// Which documents are shown; each node's own where nothing is chosen.
+    pub flavour: Option<Flavour>,
+}
+
+impl Options {
+    /// Which documents a node of `format` shows.
+    fn flavour(&self, format: Option<Format>) -> Flavour {
+        self.flavour.unwrap_or(if format == Some(Format::Zarr3) { Flavour::Zarr3 } else { Flavour::Zarr2 })
+    }
+}
+
+/// What a directory tells those below it.
+#[derive(Debug, Clone, Default)]
+pub struct Below {
+    /// They belong to this format when they have no document of their own.
+    pub format: Option<Format>,
 }
 
 /// A document as the mount shows it.
@@ -40,8 +54,10 @@ pub struct Directory {
     pub key: Key,
     /// What it is, or what is wrong with it.
     pub node: Result<Node>,
-    /// What lies below it belongs to this format when it has no document of its own.
-    pub format: Option<Format>,
+    /// What it tells the directories below it.
+    pub below: Below,
+    /// Which documents it shows.
+    flavour: Flavour,
     /// Documents shown.
     documents: Vec<Document>,
     /// Time of the last modification of what the documents were made from.
@@ -73,7 +89,7 @@ impl Directory {
     /// Whether `self` and `other` would show the same.
     pub fn same(&self, other: &Self) -> bool {
         let text = |d: &Self| d.documents.iter().map(|d| (d.name, d.content.get().cloned())).collect::<Vec<_>>();
-        self.format == other.format && text(self) == text(other) && self.node.is_ok() == other.node.is_ok()
+        self.below.format == other.below.format && text(self) == text(other) && self.node.is_ok() == other.node.is_ok()
     }
 }
 
@@ -110,18 +126,18 @@ impl Tree {
         &self.options
     }
 
-    /// Opens the directory `key`, whose parent belongs to `parent`.
+    /// Opens the directory `key`, whose parent tells it `above`.
     ///
     /// # Errors
     /// Only when the store cannot tell whether the directory is there; what is wrong inside it is kept in the result.
-    pub fn open(&self, key: &Key, parent: Option<Format>) -> Result<Directory> {
+    pub fn open(&self, key: &Key, above: &Below) -> Result<Directory> {
         let meta = self.store.head(key)?;
         if meta.kind != ObjectKind::Directory {
             return Err(Error::not_found().about(key));
         }
         let mut modified = None;
         let documents = self.fetch(key, &mut modified);
-        let parent = if key.is_root() { self.options.only } else { parent };
+        let parent = if key.is_root() { self.options.only } else { above.format };
         let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
@@ -150,11 +166,18 @@ impl Tree {
             Ok(Node::Array(array)) => Some(array.format),
             Err(_) => parent,
         };
+        let flavour = self.options.flavour(format);
+        if let Ok(Node::Array(array)) = &mut node
+            && flavour == Flavour::Zarr2
+        {
+            array.name_as_zarr2();
+        }
         let documents = match &node {
-            Ok(node) => shown(key, node, self.options.flavour),
-            Err(e) => broken(self.options.flavour, e),
+            Ok(node) => shown(key, node, flavour),
+            Err(e) => broken(flavour, e),
         };
-        Ok(Directory { key: key.clone(), node, format, documents, modified: modified.unwrap_or(meta.modified), notice })
+        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format });
+        Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notice })
     }
 
     /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
@@ -282,7 +305,7 @@ impl Tree {
                 Err(e) => nodes.push((path, Err(e))),
             }
         }
-        match self.options.flavour {
+        match root.flavour {
             Flavour::Zarr2 => Ok(view::consolidated_zarr2(&listed, &nodes)),
             Flavour::Zarr3 => view::consolidated_zarr3(root.node.as_ref().map_err(Clone::clone)?, &nodes),
         }
@@ -297,19 +320,19 @@ impl Tree {
             if left.get() == 0 {
                 return false;
             }
-            let child = group.key.join(name).and_then(|key| self.open(&key, group.format));
+            let child = group.key.join(name).and_then(|key| self.open(&key, &group.below));
             child.is_ok_and(|child| child.array().is_some_and(nczarr::is_readable))
         };
         let survey = nczarr::Survey { readable: &readable, has_scalars: self.has_scalars(group, &mut { SURVEY }) };
         let node = group.node.as_ref().map_err(Clone::clone)?;
-        let documents = view::documents(node, self.options.flavour, survey);
+        let documents = view::documents(node, group.flavour, survey);
         documents.into_iter().find(|(name, _)| *name == ".zgroup").map_or_else(|| Err(Error::not_found()), |(_, content)| content)
     }
 
     /// Whether a group's mark, or that of a group below it, lists a scalar; true when it lists more nodes than `budget`.
     fn has_scalars(&self, group: &Directory, budget: &mut u32) -> bool {
         let Ok(Node::Group(Group { attributes: Ok(attributes), .. })) = &group.node else { return false };
-        let open = |name: &str| group.key.join(name).and_then(|key| self.open(&key, group.format)).ok();
+        let open = |name: &str| group.key.join(name).and_then(|key| self.open(&key, &group.below)).ok();
         for name in nczarr::listed(attributes, "arrays") {
             *budget = budget.saturating_sub(1);
             if *budget == 0 || open(name).is_some_and(|child| child.array().is_some_and(nczarr::is_scalar)) {
@@ -326,9 +349,9 @@ impl Tree {
     }
 
     fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {
-        let mut directory = self.open(&root.key, None)?;
+        let mut directory = self.open(&root.key, &Below::default())?;
         for part in path.split('/').filter(|_| !path.is_empty()) {
-            directory = self.open(&directory.key.join(part)?, directory.format)?;
+            directory = self.open(&directory.key.join(part)?, &directory.below)?;
         }
         Ok(directory)
     }

@@ -16,8 +16,9 @@ use crate::cache::{Budget, Cache};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::format;
+use crate::placement::Indexes;
 use crate::store::{Key, Meta, ObjectKind, Store, Version};
-use crate::tree::{Directory, Tree};
+use crate::tree::{Below, Directory, Tree};
 use crate::view::names;
 use inode::{Places, Table};
 use parking_lot::{Mutex, RwLock};
@@ -151,6 +152,7 @@ pub struct Vfs {
     tree: Tree,
     options: Options,
     cache: Cache,
+    indexes: Indexes,
     budget: Budget,
     table: Table<TableKey, Thing>,
     arrays: RwLock<Vec<Arc<Chunks>>>,
@@ -173,10 +175,11 @@ impl Vfs {
     /// When the root of the source cannot be opened.
     pub fn new(tree: Tree, options: Options) -> Result<Self> {
         let arrays = RwLock::new(Vec::new());
-        let root = Arc::new(dir(tree.open(&Key::root(), None)?, &arrays));
+        let root = Arc::new(dir(tree.open(&Key::root(), &Below::default())?, &arrays));
         let budget = Budget::new((options.cache_size / 4).max(64 << 20));
         let vfs = Self {
             cache: Cache::new(options.cache_size),
+            indexes: Indexes::new((options.cache_size / 8).max(32 << 20), options.refresh),
             budget,
             table: Table::new(),
             arrays,
@@ -222,7 +225,7 @@ impl Vfs {
 
     /// The root of the source, for those who want to know what was mounted.
     pub fn root_format(&self) -> Option<crate::array::Format> {
-        self.root.read().directory.format
+        self.root.read().directory.below.format
     }
 
     fn store(&self) -> &dyn Store {
@@ -260,7 +263,7 @@ impl Vfs {
         if !self.is_old(&root) {
             return Ok(root);
         }
-        let new = self.reopen(&root, None)?;
+        let new = self.reopen(&root, &Below::default())?;
         *self.root.write() = new.clone();
         Ok(new)
     }
@@ -270,8 +273,8 @@ impl Vfs {
     }
 
     /// Opens a directory again; what shows the same keeps its chunks and their inodes.
-    fn reopen(&self, old: &Arc<Dir>, parent: Option<crate::array::Format>) -> Result<Arc<Dir>> {
-        let new = self.tree.open(&old.directory.key, parent)?;
+    fn reopen(&self, old: &Arc<Dir>, above: &Below) -> Result<Arc<Dir>> {
+        let new = self.tree.open(&old.directory.key, above)?;
         if new.same(&old.directory) {
             return Ok(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
         }
@@ -315,7 +318,7 @@ impl Vfs {
             return Err(Error::not_found());
         }
         if let Some(chunks) = &dir.chunks {
-            if let Some(path) = names::parse(&chunks.array, &[], name) {
+            if let Some(path) = names::parse_first(&chunks.array, name) {
                 return self.lookup_place(parent, name, chunks, path);
             }
             if names::is_stored_chunk(&chunks.array, name) {
@@ -334,11 +337,11 @@ impl Vfs {
 
     /// Finds a directory of the source. With `--refresh` it is looked at again, and keeps its inode if it shows the same.
     fn lookup_directory(&self, parent: u64, name: &[u8], key: &Key, above: &Dir) -> Result<Attr> {
-        let format = above.directory.format;
+        let below = &above.directory.below;
         if self.options.refresh.is_none() {
-            return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(self.tree.open(key, format)?))));
+            return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(self.tree.open(key, below)?))));
         }
-        let new = self.tree.open(key, format)?;
+        let new = self.tree.open(key, below)?;
         let tag = digest(&new.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string));
         let Some((inode, Thing::Directory(old))) = self.table.find(&(parent, name.into(), tag)) else {
             return self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new))));

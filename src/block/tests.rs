@@ -32,10 +32,14 @@ fn parts_of_elements_are_reversed() {
     assert_eq!(odd, [1, 2, 3]);
 }
 
+fn reversed(shape: &[usize]) -> Vec<usize> {
+    (0..shape.len()).rev().collect()
+}
+
 #[test]
 fn f_order_becomes_c_order() {
     // numpy.arange(6).reshape(2, 3).tobytes("F") is 0 3 1 4 2 5.
-    assert_eq!(transpose_f_to_c(&[0, 3, 1, 4, 2, 5], &[2, 3], 1).unwrap(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(transpose(&[0, 3, 1, 4, 2, 5], &[2, 3], &[1, 0], 1).unwrap(), [0, 1, 2, 3, 4, 5]);
     for shape in [&[5, 7][..], &[1, 4, 1], &[3, 1, 5, 2], &[33, 2, 40], &[9], &[], &[2, 0, 3], &[70, 3, 2, 2]] {
         for item in [1, 2, 3, 4, 8, 16] {
             let count: usize = shape.iter().product();
@@ -51,11 +55,11 @@ fn f_order_becomes_c_order() {
                 let at = index.iter().zip(shape).rev().fold(0, |at, (&i, &d)| at * d + i);
                 f[at * item..][..item].copy_from_slice(&c[n * item..][..item]);
             }
-            assert_eq!(transpose_f_to_c(&f, shape, item).unwrap(), c, "{shape:?} {item}");
+            assert_eq!(transpose(&f, shape, &reversed(shape), item).unwrap(), c, "{shape:?} {item}");
         }
     }
-    assert!(transpose_f_to_c(&[0; 5], &[2, 3], 1).is_err());
-    assert!(transpose_f_to_c(&[0; 5], &[usize::MAX, 3], 1).is_err());
+    assert!(transpose(&[0; 5], &[2, 3], &[1, 0], 1).is_err());
+    assert!(transpose(&[0; 5], &[usize::MAX, 3], &[1, 0], 1).is_err());
 }
 
 #[test]
@@ -75,4 +79,29 @@ fn cropped_blocks_are_padded() {
     assert!(pad(vec![], &[0, 2], &[usize::MAX, 2], 8, &[0; 8]).is_err());
     assert_eq!(filled(5, &[1, 2]), [1, 2, 1, 2, 1]);
     assert_eq!(filled(3, &[]), [0, 0, 0]);
+}
+
+#[test]
+fn any_order_of_axes_becomes_c_order() {
+    // numpy.arange(24).reshape(2, 3, 4).transpose(order).copy() is the block, for each order.
+    let shape = [2usize, 3, 4];
+    for axes in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for item in [1, 2, 3, 8] {
+            let c: Vec<u8> = (0..24u8).flat_map(|n| vec![n; item]).collect();
+            let mut block = Vec::new();
+            for i in 0..shape[axes[0]] {
+                for j in 0..shape[axes[1]] {
+                    for k in 0..shape[axes[2]] {
+                        let mut index = [0; 3];
+                        (index[axes[0]], index[axes[1]], index[axes[2]]) = (i, j, k);
+                        block.extend(vec![(index[0] * 12 + index[1] * 4 + index[2]) as u8; item]);
+                    }
+                }
+            }
+            assert_eq!(transpose(&block, &shape, &axes, item).unwrap(), c, "{axes:?} {item}");
+        }
+    }
+    for axes in [&[0, 1][..], &[0, 1, 1], &[0, 1, 3], &[0, 1, 2, 2]] {
+        assert!(transpose(&[0; 24], &shape, axes, 1).is_err(), "{axes:?}");
+    }
 }

@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Envelope, Fill, Format, Group, Kept, Node, Order, Stored, Swap};
+use crate::array::{Array, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Swap};
 use crate::codec::{Chain, config};
 use crate::error::{Error, Result};
 use crate::format::{Context, Documents, axes, check_sizes, inside, json, names, object};
@@ -82,17 +82,18 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
         chunks,
         fill: Fill { bytes: Some(vec![0; size]), zarr2: json!(0) },
         order,
-        separator: b'/',
+        keys: Keys::plain(b'/'),
         dimension_names,
         attributes: Ok(attributes),
         kept: Kept::default(),
         stored: Stored {
-            separator: b'/',
+            keys: Keys::plain(b'/'),
+            placement: Placement::Object,
             reversed: !source_axes,
             envelope: Envelope::N5,
             chain,
             swaps: if size > 1 { vec![swap] } else { Vec::new() },
-            order,
+            axes: Vec::new(),
             narrow_text: false,
         },
         dtype,

@@ -6,7 +6,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, Attributes, DType, Envelope, Format, Group, Kept, Node, Order, Stored};
+use crate::array::{Array, Attributes, DType, Envelope, Format, Group, Kept, Keys, Node, Order, Placement, Stored};
 use crate::codec::{Chain, config};
 use crate::error::{Error, Result};
 use crate::format::{Context, Documents, axes, check_sizes, document, dtype, fill, inside, json, names, nczarr, object};
@@ -98,8 +98,8 @@ fn described(members: &Map<String, Value>, marks: &nczarr::ArrayMarks) -> Result
     let fill_value = members.get("fill_value").unwrap_or(&Value::Null);
     let mut fill = fill::parse(fill_value, &spelled.dtype, &spelled.swaps, marks.is_nczarr())?;
     let stored_order = order(members, shape.len())?;
-    let separator = separator(members)?;
-    let plain = kept.is_empty();
+    let keys = Keys::plain(separator(members)?);
+    let (plain, rank) = (kept.is_empty(), shape.len());
     if !plain {
         kept.dtype = Some(spelled_dtype.clone());
         // Where it spells bytes, it spells stored ones.
@@ -111,16 +111,17 @@ fn described(members: &Map<String, Value>, marks: &nczarr::ArrayMarks) -> Result
         chunks,
         fill,
         order: if plain { Order::C } else { stored_order },
-        separator,
+        keys: keys.clone(),
         dimension_names: None,
         attributes: Ok(Map::new()),
         stored: Stored {
-            separator,
+            keys,
+            placement: Placement::Object,
             reversed: false,
             envelope: Envelope::None,
             chain,
             swaps: if plain { spelled.swaps } else { Vec::new() },
-            order: stored_order,
+            axes: if plain && stored_order == Order::F { (0..rank).rev().collect() } else { Vec::new() },
             narrow_text: plain && spelled.dtype == DType::Text(1),
         },
         dtype: spelled.dtype,
@@ -181,12 +182,12 @@ fn chain(members: &Map<String, Value>, item: Option<usize>) -> Result<(Chain, Ke
     let compressor_codec = compressor.map(|c| codec(c, item).map_err(|e| inside("compressor", e))).transpose()?;
     let mut removable = filters.iter().map(|f| codec(f, item).map_err(|e| inside("filters", e))).collect::<Result<Vec<_>>>()?;
     if let Some(None) = compressor_codec {
-        let kept = Kept { filters: filters.to_vec(), compressor: compressor.cloned(), dtype: None };
+        let kept = Kept { filters: filters.to_vec(), compressor: compressor.cloned(), ..Kept::default() };
         return Ok((Chain::default(), kept));
     }
     let first = removable.iter().rposition(Option::is_none).map_or(0, |last| last.saturating_add(1));
     let outer = removable.split_off(first);
-    let kept = Kept { filters: filters.get(..first).unwrap_or(&[]).to_vec(), compressor: None, dtype: None };
+    let kept = Kept { filters: filters.get(..first).unwrap_or(&[]).to_vec(), ..Kept::default() };
     let codecs = outer.into_iter().flatten().chain(compressor_codec.flatten()).collect();
     Ok((Chain::new(codecs)?, kept))
 }

@@ -1,8 +1,10 @@
 //! What is told of an inode without opening it: kind, size, times, and where its bytes come from.
 
 use super::{Attr, Place, Thing, Vfs};
+use crate::array::{Envelope, Placement};
 use crate::error::{Error, Kind, Result};
-use crate::store::{Meta, ObjectKind};
+use crate::placement::Part;
+use crate::store::{Meta, ObjectKind, Range};
 use std::time::SystemTime;
 
 impl Vfs {
@@ -42,13 +44,17 @@ impl Vfs {
 
     /// What the store tells of a chunk; `None` for an absent one that is shown all the same.
     pub(super) fn chunk_meta(&self, place: &Place) -> Result<Option<Meta>> {
-        let key = place.key()?;
-        match self.store().head(&key) {
-            Ok(meta) if meta.kind == ObjectKind::File => Ok(Some(meta)),
-            Ok(_) => Err(Error::corrupt("a directory where a chunk should be").about(&key)),
+        match self.part(place) {
+            Ok(part) if part.meta.kind == ObjectKind::File => Ok(Some(part.meta)),
+            Ok(part) => Err(Error::corrupt("a directory where a chunk should be").about(&part.key)),
             Err(e) if e.kind() == Kind::NotFound && self.options.fill_missing => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Where the bytes of a chunk lie.
+    pub(super) fn part(&self, place: &Place) -> Result<Part> {
+        self.indexes.locate(self.store(), &place.chunks.key, &place.chunks.array, &place.path)
     }
 
     /// The size of a shown chunk: from the metadata; where codecs stay, from the stored size or from decoding.
@@ -58,15 +64,29 @@ impl Vfs {
             return Ok(size);
         }
         let Some(meta) = meta else { return Err(Error::not_found()) };
-        if array.stored.chain.is_empty() {
-            return Ok(meta.size);
+        if array.stored.chain.is_empty() && array.stored.envelope == Envelope::None {
+            return Ok(self.part(place)?.length());
         }
         Ok(self.block(inode, place, Some(meta.version))?.bytes.len() as u64)
     }
 
+    /// Where the bytes of a chunk come from, for a person.
+    fn source(&self, place: &Place) -> Result<String> {
+        let object = self.store().locate(&place.key()?);
+        if matches!(place.chunks.array.stored.placement, Placement::Object) {
+            return Ok(object);
+        }
+        match self.part(place) {
+            Ok(Part { range: Range::Part { offset, length }, .. }) => {
+                Ok(format!("{object} bytes {offset}-{}", offset.saturating_add(length)))
+            }
+            _ => Ok(object),
+        }
+    }
+
     fn prefix_modified(&self, place: &Place) -> Result<SystemTime> {
         let chunks = &place.chunks;
-        if chunks.array.stored.reversed || self.options.fill_missing {
+        if !chunks.array.is_listed_as_stored() || self.options.fill_missing {
             // The source has no such directory: its directories are those of the last axis shown.
             return Ok(chunks.modified);
         }
@@ -86,7 +106,7 @@ impl Vfs {
                 let array = &place.chunks.array;
                 let origin: Vec<u64> = place.path.iter().zip(&array.chunks).map(|(i, c)| i.saturating_mul(*c)).collect();
                 vec![
-                    ("source", self.store().locate(&place.key()?)),
+                    ("source", self.source(&place)?),
                     ("codecs", array.stored.chain.names().join(",")),
                     ("dtype", crate::view::dtype(array)),
                     ("shape", list(&array.chunks)),

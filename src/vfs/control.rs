@@ -26,6 +26,7 @@ impl Vfs {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let (used, capacity, blocks) = self.cache.usage();
         let counters = self.cache.counters();
+        let (index_bytes, index_count) = self.indexes.usage();
         let requests = self.store().requests();
         let mut total = [0u64; 3];
         let mut arrays = Map::new();
@@ -53,6 +54,7 @@ impl Vfs {
                 "bytes": used, "capacity": capacity, "blocks": blocks, "hits": load(&counters.hits), "misses": load(&counters.misses),
                 "waits": load(&counters.waits), "evictions": load(&counters.evictions),
             },
+            "indexes": { "bytes": index_bytes, "count": index_count },
             "decode": {
                 "bytes_in": encoded, "bytes_out": decoded, "seconds": std::time::Duration::from_nanos(nanoseconds).as_secs_f64(),
             },

@@ -1,6 +1,7 @@
 //! Listings of shown directories: documents, chunks and what belongs to no format, as one snapshot for each open directory.
 
-use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode, presence};
+use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode};
+use crate::array::Style;
 use crate::error::{Error, Result};
 use crate::store::{Listing, ObjectKind};
 use crate::view::names;
@@ -104,7 +105,7 @@ impl Vfs {
                 names.listing.push(name, kind)?;
             }
         }
-        self.list_chunks(&mut names, chunks, &[], Some(source))?;
+        self.list_first(&mut names, chunks, source)?;
         Ok(names)
     }
 
@@ -119,6 +120,22 @@ impl Vfs {
         Ok(names)
     }
 
+    /// Adds what leads to the chunks of an array in its own directory, of which `source` is the store's listing.
+    fn list_first(&self, names: &mut Names, chunks: &Arc<Chunks>, source: Listing) -> Result<()> {
+        let array = &chunks.array;
+        if array.keys.style == Style::Plain || !array.keys.nested() || array.shape.is_empty() {
+            return self.list_chunks(names, chunks, &[], Some(source));
+        }
+        let is_there = if self.options.fill_missing && array.kept.is_empty() {
+            !array.grid().contains(&0)
+        } else if array.is_listed_as_stored() {
+            source.iter().any(|(name, _)| name == b"c")
+        } else {
+            !self.next_indices(chunks, &[])?.is_empty()
+        };
+        if is_there { names.listing.push(b"c", ObjectKind::Directory) } else { Ok(()) }
+    }
+
     /// Adds the chunks, and the directories on the way to chunks, directly below `prefix`. `source` is the store's listing of
     /// that directory, where it is known already.
     fn list_chunks(&self, names: &mut Names, chunks: &Arc<Chunks>, prefix: &[u64], source: Option<Listing>) -> Result<()> {
@@ -126,7 +143,7 @@ impl Vfs {
         let grid = array.grid();
         if self.options.fill_missing && array.kept.is_empty() {
             let rest = grid.get(prefix.len()..).unwrap_or_default();
-            let shown = if array.separator == b'/' { rest.get(..1).unwrap_or_default() } else { rest };
+            let shown = if array.keys.nested() { rest.get(..1).unwrap_or_default() } else { rest };
             let count = shown.iter().try_fold(1u128, |n, &g| n.checked_mul(u128::from(g))).unwrap_or(u128::MAX);
             let count = u64::try_from(count).ok().filter(|c| u128::from(*c) <= GRID_ENTRIES);
             let count = count.ok_or_else(|| {
@@ -138,13 +155,21 @@ impl Vfs {
         if self.options.refresh.is_none() {
             names.chunks = Some((chunks.clone(), prefix.to_vec()));
         }
-        if array.stored.reversed && grid.len() > 1 {
+        if !array.is_listed_as_stored() && !grid.is_empty() {
+            if !array.keys.nested() {
+                for index in self.all_indices(chunks)? {
+                    names.listing.push(names::shown(array, &index).as_bytes(), ObjectKind::File)?;
+                }
+                return Ok(());
+            }
             let kind = if prefix.len() + 1 == grid.len() { ObjectKind::File } else { ObjectKind::Directory };
-            for index in presence::next_indices(chunks, self.store(), prefix, self.options.refresh)? {
-                names.listing.push(index.to_string().as_bytes(), kind)?;
+            for index in self.next_indices(chunks, prefix)? {
+                let path: Vec<u64> = prefix.iter().copied().chain([index]).collect();
+                names.listing.push(names::shown_last(array, &path).as_bytes(), kind)?;
             }
             return Ok(());
         }
+        let is_first = source.is_some();
         let source = match source {
             Some(source) => source,
             None => {
@@ -153,7 +178,8 @@ impl Vfs {
             }
         };
         for (name, _) in source.iter() {
-            match names::parse(array, prefix, name) {
+            let path = if is_first { names::parse_first(array, name) } else { names::parse(array, prefix, name) };
+            match path {
                 Some(names::Path::Chunk(_)) => names.listing.push(name, ObjectKind::File)?,
                 Some(names::Path::Prefix(_)) => names.listing.push(name, ObjectKind::Directory)?,
                 None => {}
@@ -187,9 +213,10 @@ impl Names {
         }
         let array = &chunks.array;
         let grid = array.grid();
-        let (name, kind) = if array.separator == b'/' && !grid.is_empty() {
+        let (name, kind) = if array.keys.nested() && !grid.is_empty() {
             let kind = if prefix.len() + 1 == grid.len() { ObjectKind::File } else { ObjectKind::Directory };
-            (i.to_string(), kind)
+            let path: Vec<u64> = prefix.iter().copied().chain([i]).collect();
+            (names::shown_last(array, &path), kind)
         } else {
             let mut index = vec![0; grid.len()];
             let mut rest = i;
@@ -204,7 +231,12 @@ impl Names {
 }
 
 fn packed(chunks: &Chunks, prefix: &[u64], name: &[u8]) -> Option<u64> {
-    match names::parse(&chunks.array, prefix, name)? {
+    let path = if prefix.is_empty() && chunks.array.keys.style == Style::C && !chunks.array.keys.nested() {
+        names::parse_first(&chunks.array, name)
+    } else {
+        names::parse(&chunks.array, prefix, name)
+    };
+    match path? {
         names::Path::Chunk(_) if chunks.array.chunk_bytes().is_none() => None,
         names::Path::Chunk(path) | names::Path::Prefix(path) => chunks.places.pack(chunks.slot, &path),
     }

@@ -217,10 +217,15 @@ impl Vfs {
                 return chunk::fill(&chunks.array);
             }
             let mut cost = chunk::Cost::default();
-            let block = chunk::read(self.store(), &place.key()?, &chunks.array, pin.as_ref(), &self.budget, &mut cost);
+            let part = self.part(place).map_err(vanished)?;
+            let block = chunk::read(self.store(), &part, &chunks.array, pin.as_ref(), &self.budget, &mut cost);
             counters.encoded.fetch_add(cost.encoded, Ordering::Relaxed);
             counters.nanoseconds.fetch_add(cost.decode_nanoseconds, Ordering::Relaxed);
-            let block = block.map_err(vanished)?;
+            let block = block.map_err(vanished).inspect_err(|e| {
+                if e.kind() == Kind::Changed {
+                    self.indexes.forget(&part.key);
+                }
+            })?;
             counters.decoded.fetch_add(block.bytes.len() as u64, Ordering::Relaxed);
             Ok(block)
         });

@@ -4,7 +4,7 @@
 //! grid. So a million chunks cost no memory here. What has no such number (documents, foreign files, directories, chunks of
 //! grids beyond 2^40) is in a table, by parent and name, until the kernel forgets it.
 
-use crate::array::Array;
+use crate::array::{Array, Style};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -36,8 +36,9 @@ impl Places {
         let mut fits = true;
         for depth in 0..=grid.len() {
             starts.push(next);
-            // With a flat separator only whole indices have names.
-            if (array.separator == b'/' && depth > 0) || depth == grid.len() {
+            // With a flat separator only whole indices have names; without any index only the `c` before them has.
+            let nested = array.keys.nested() && (depth > 0 || array.keys.style == Style::C);
+            if nested || depth == grid.len() {
                 let count = grid.iter().take(depth).try_fold(1u64, |n, &g| n.checked_mul(g));
                 match count.and_then(|c| next.checked_add(c)).filter(|n| *n <= 1 << PLACE_BITS) {
                     Some(n) => next = n,

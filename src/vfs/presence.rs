@@ -1,16 +1,20 @@
 //! Which chunks of an array are stored, where the store's directories do not tell: N5 keeps chunks by its first axis, and a
-//! mount shows the last axis first. One walk over the store answers all listings; lookups never need it.
+//! mount shows the last axis first; shards and cubes hold many chunks. One walk over the store finds the objects and answers all
+//! listings; lookups never need it.
+//!
+//! A directory of the last axis lists just the chunks that are there, by the indexes of the shards in question. The directories
+//! above it are told by the objects alone, so one may turn out to be empty.
 
-use super::Chunks;
-use crate::array::Array;
+use super::{Chunks, Place, Vfs};
+use crate::array::{Array, Placement, Style};
 use crate::error::{Kind, Result};
 use crate::store::{Key, ObjectKind, Store};
 use crate::view::names;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// The chunks found, as numbers of the shown grid in C order, sorted.
+/// The objects found, as numbers of their grid in C order of the shown axes, sorted.
 type Found = Arc<Vec<u128>>;
 
 /// What is known; nothing until the first listing.
@@ -19,45 +23,136 @@ pub struct Presence {
     found: Mutex<Option<(Instant, Found)>>,
 }
 
-/// The indices that occur next after `prefix` among the stored chunks of an array, in order.
-///
-/// # Errors
-/// When the store cannot list one of the directories on the way.
-pub fn next_indices(chunks: &Chunks, store: &dyn Store, prefix: &[u64], refresh: Option<Duration>) -> Result<Vec<u64>> {
-    let found = {
+impl Vfs {
+    /// The indices that occur next after `prefix` among the stored chunks of an array, in order.
+    ///
+    /// # Errors
+    /// When the store cannot list one of the directories on the way.
+    pub(super) fn next_indices(&self, chunks: &Arc<Chunks>, prefix: &[u64]) -> Result<Vec<u64>> {
+        let array = &chunks.array;
+        let per_object = array.chunks_per_object();
+        let grid = array.grid();
+        let (Some(&per), Some(&end)) = (per_object.get(prefix.len()), grid.get(prefix.len())) else { return Ok(Vec::new()) };
+        let above: Vec<u64> = prefix.iter().zip(&per_object).map(|(i, n)| i.checked_div(*n).unwrap_or(0)).collect();
+        let objects = next(&self.objects(chunks)?, &objects_grid(array), &above);
+        if matches!(array.stored.placement, Placement::Object) {
+            return Ok(objects);
+        }
+        let leaf = prefix.len() + 1 == grid.len();
+        let mut indices = Vec::new();
+        for object in objects {
+            let first = object.saturating_mul(per);
+            for index in first..first.saturating_add(per).min(end) {
+                if !leaf || self.is_present(chunks, prefix, index)? {
+                    indices.push(index);
+                }
+            }
+        }
+        Ok(indices)
+    }
+
+    /// The stored chunks of an array without directories, in C order.
+    ///
+    /// # Errors
+    /// As [`Vfs::next_indices`].
+    pub(super) fn all_indices(&self, chunks: &Arc<Chunks>) -> Result<Vec<Vec<u64>>> {
+        let grid = chunks.array.grid();
+        let found = self.objects(chunks)?;
+        Ok(found.iter().map(|&number| unfold(number, &grid)).collect())
+    }
+
+    /// Whether a part of a shard is there. One that cannot be told is listed, and fails when it is opened.
+    fn is_present(&self, chunks: &Arc<Chunks>, prefix: &[u64], index: u64) -> Result<bool> {
+        let path: Vec<u64> = prefix.iter().copied().chain([index]).collect();
+        let place = Place { chunks: chunks.clone(), path: path.into(), pin: None };
+        match self.part(&place) {
+            Err(e) => Ok(e.kind() != Kind::NotFound),
+            Ok(_) => Ok(true),
+        }
+    }
+
+    fn objects(&self, chunks: &Chunks) -> Result<Found> {
         // Held while walking: others who list the same array wait for the one walk.
         let mut state = chunks.presence.found.lock();
         match &*state {
-            Some((when, found)) if refresh.is_none_or(|age| when.elapsed() < age) => found.clone(),
+            Some((when, found)) if self.options.refresh.is_none_or(|age| when.elapsed() < age) => Ok(found.clone()),
             _ => {
-                let found = Arc::new(walk(chunks, store)?);
+                let found = Arc::new(walk(chunks, self.store())?);
                 *state = Some((Instant::now(), found.clone()));
-                found
+                Ok(found)
             }
         }
-    };
-    let grid = chunks.array.grid();
-    // Chunks below one value of the next index, and below the prefix.
+    }
+}
+
+/// Number of objects along each axis.
+fn objects_grid(array: &Array) -> Vec<u64> {
+    array.grid().iter().zip(array.chunks_per_object()).map(|(g, n)| g.div_ceil(n.max(1))).collect()
+}
+
+/// The indices that occur next after `prefix` among sorted numbers of `grid`.
+fn next(found: &[u128], grid: &[u64], prefix: &[u64]) -> Vec<u64> {
+    // Objects below one value of the next index, and below the prefix.
     let stride: u128 = grid.iter().skip(prefix.len() + 1).map(|&g| u128::from(g)).product();
     let width = stride * grid.get(prefix.len()).copied().map_or(1, u128::from);
-    let start = prefix.iter().zip(&grid).fold(0u128, |n, (i, g)| n * u128::from(*g) + u128::from(*i)) * width;
+    let start = prefix.iter().zip(grid).fold(0u128, |n, (i, g)| n * u128::from(*g) + u128::from(*i)) * width;
     let mut indices = Vec::new();
     let mut at = found.partition_point(|c| *c < start);
-    while let Some(&chunk) = found.get(at).filter(|c| **c < start + width) {
-        let index = (chunk - start) / stride;
+    while let Some(&object) = found.get(at).filter(|c| **c < start + width) {
+        let index = (object - start) / stride;
         indices.push(u64::try_from(index).unwrap_or(u64::MAX));
         let end = start + (index + 1) * stride;
         at += found.get(at..).unwrap_or_default().partition_point(|c| *c < end);
     }
-    Ok(indices)
+    indices
+}
+
+/// The number of an index in C order of `grid`; `None` for one outside of it.
+fn fold(index: &[u64], grid: &[u64]) -> Option<u128> {
+    let inside = index.len() == grid.len() && index.iter().zip(grid).all(|(i, g)| i < g);
+    inside.then(|| index.iter().zip(grid).fold(0u128, |n, (i, g)| n * u128::from(*g) + u128::from(*i)))
+}
+
+/// The index that has this number in C order of `grid`.
+fn unfold(mut number: u128, grid: &[u64]) -> Vec<u64> {
+    let mut index = vec![0; grid.len()];
+    for (slot, &g) in index.iter_mut().zip(grid).rev() {
+        *slot = u64::try_from(number % u128::from(g.max(1))).unwrap_or(0);
+        number /= u128::from(g.max(1));
+    }
+    index
 }
 
 fn walk(chunks: &Chunks, store: &dyn Store) -> Result<Vec<u128>> {
+    let array = &chunks.array;
+    let keys = &array.stored.keys;
     let mut found = Vec::new();
-    descend(&chunks.array, store, &chunks.key, &mut Vec::new(), &mut found)?;
+    if keys.nested() {
+        let start = if keys.style == Style::C { chunks.key.join("c")? } else { chunks.key.clone() };
+        match descend(array, store, &start, &mut Vec::new(), &mut found) {
+            // Nothing was ever written.
+            Err(e) if e.kind() == Kind::NotFound && keys.style == Style::C => {}
+            other => other?,
+        }
+    } else {
+        let grid = objects_grid(array);
+        for (name, _) in store.list(&chunks.key)?.iter() {
+            found.extend(names::stored_indices(array, name).and_then(|index| fold(&shown_order(array, &index), &grid)));
+        }
+    }
     found.sort_unstable();
     found.shrink_to_fit();
     Ok(found)
+}
+
+/// Indices of an object in the order of the shown axes; a cube says nothing of the axes after its three.
+fn shown_order(array: &Array, stored: &[u64]) -> Vec<u64> {
+    let mut index = stored.to_vec();
+    if array.stored.reversed {
+        index.reverse();
+    }
+    index.resize(array.shape.len(), 0);
+    index
 }
 
 fn descend(array: &Array, store: &dyn Store, key: &Key, stored: &mut Vec<u64>, found: &mut Vec<u128>) -> Result<()> {
@@ -67,16 +162,15 @@ fn descend(array: &Array, store: &dyn Store, key: &Key, stored: &mut Vec<u64>, f
         Err(e) if e.kind() == Kind::NotFound && !stored.is_empty() => return Ok(()),
         Err(e) => return Err(e),
     };
-    let grid = array.grid();
-    let Some(&limit) = grid.iter().rev().nth(stored.len()) else { return Ok(()) };
-    let leaf = stored.len() + 1 == grid.len();
+    let grid = objects_grid(array);
+    let limit = if array.stored.reversed { grid.iter().rev().nth(stored.len()) } else { grid.get(stored.len()) };
+    let Some(&limit) = limit else { return Ok(()) };
     for (name, kind) in listing.iter() {
-        let Some(index) = names::number(name).filter(|i| *i < limit) else { continue };
+        let Some((index, last)) = names::stored_index(array, stored.len(), name).filter(|(i, _)| *i < limit) else { continue };
         stored.push(index);
-        if leaf {
+        if last {
             // A directory in a chunk's place is listed as well, and fails when it is looked at.
-            let number = stored.iter().rev().zip(&grid).fold(0u128, |n, (i, g)| n * u128::from(*g) + u128::from(*i));
-            found.push(number);
+            found.extend(fold(&shown_order(array, stored), &grid));
         } else if kind == ObjectKind::Directory {
             descend(array, store, &key.join(name)?, stored, found)?;
         }

@@ -1,69 +1,142 @@
 //! Names of chunk files and their indices, both ways, as shown and as stored.
 //!
-//! A chunk path has one component (`3.1.4`) or one for each axis (`3/1/4`), as the array's separator says. Numbers are plain
-//! decimal without leading zeros, so that each chunk has one name. What parses but lies outside the grid is no chunk.
+//! A chunk path has one component (`3.1.4`) or one for each axis (`3/1/4`), perhaps after a `c`, as the array's keys say. Numbers
+//! are plain decimal without leading zeros, so that each chunk has one name. What parses but lies outside the grid is no chunk.
 
-use crate::array::Array;
+use crate::array::{Array, Keys, Placement, Style};
 
 /// What a path below an array's directory can be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Path {
-    /// A directory on the way to chunks: the leading indices.
+    /// A directory on the way to chunks: the leading indices. Without any it is the `c` that stands before them.
     Prefix(Vec<u64>),
     /// A chunk: its index along each axis.
     Chunk(Vec<u64>),
 }
 
-/// What a name below the directory `prefix` (leading indices, empty for the array itself) means, if anything in this grid.
+/// What a name in the array's own directory means, if anything in this grid.
+pub fn parse_first(array: &Array, name: &[u8]) -> Option<Path> {
+    if array.keys.style == Style::Plain {
+        return parse(array, &[], name);
+    }
+    let rest = name.strip_prefix(b"c")?;
+    if array.shape.is_empty() {
+        return (rest == array.keys.suffix.as_bytes()).then(|| Path::Chunk(Vec::new()));
+    }
+    if array.keys.nested() {
+        return rest.is_empty().then(|| Path::Prefix(Vec::new()));
+    }
+    parse(array, &[], rest.strip_prefix(&[array.keys.separator])?)
+}
+
+/// What a name below the directory `prefix` (leading indices, none for the `c` before them) means, if anything in this grid.
 pub fn parse(array: &Array, prefix: &[u64], name: &[u8]) -> Option<Path> {
     let grid = array.grid();
+    let suffix = array.keys.suffix.as_bytes();
     if grid.is_empty() {
-        return (prefix.is_empty() && name == b"0").then(|| Path::Chunk(Vec::new()));
+        return (prefix.is_empty() && name.strip_suffix(suffix) == Some(b"0")).then(|| Path::Chunk(Vec::new()));
     }
     let rest = grid.get(prefix.len()..)?;
-    if array.separator == b'/' {
+    if array.keys.nested() {
+        let name = if rest.len() == 1 { name.strip_suffix(suffix)? } else { name };
         let index = number(name).filter(|i| i < rest.first().unwrap_or(&0))?;
         let mut path = prefix.to_vec();
         path.push(index);
         return Some(if path.len() == grid.len() { Path::Chunk(path) } else { Path::Prefix(path) });
     }
-    let index = numbers(name, array.separator, rest.len())?;
+    let index = numbers(name.strip_suffix(suffix)?, array.keys.separator, rest.len())?;
     index.iter().zip(rest).all(|(i, n)| i < n).then_some(Path::Chunk(index))
 }
 
 /// Whether a name directly below the array's directory in the *store* is one of its chunks, or leads to some: then it is not
 /// shown under that name, whether it lies in the grid or not (arrays that were shrunk leave chunks behind).
 pub fn is_stored_chunk(array: &Array, name: &[u8]) -> bool {
-    match array.shape.len() {
-        0 => name == b"0",
-        _ if array.stored.separator == b'/' => number(name).is_some(),
-        rank => numbers(name, array.stored.separator, rank).is_some(),
+    let keys = &array.stored.keys;
+    let rank = array.shape.len();
+    let whole = |name: &[u8]| match name.strip_suffix(keys.suffix.as_bytes()) {
+        Some(name) if rank == 0 => name == b"0",
+        Some(name) => numbers(name, keys.separator, rank).is_some(),
+        None => false,
+    };
+    match keys.style {
+        Style::Cube => name.strip_prefix(b"z").is_some_and(|n| number(n).is_some()),
+        Style::Plain if rank > 1 && keys.nested() => number(name).is_some(),
+        Style::Plain => whole(name),
+        Style::C if rank == 0 => name.strip_prefix(b"c") == Some(keys.suffix.as_bytes()),
+        Style::C if keys.nested() => name == b"c",
+        Style::C => name.strip_prefix(&[b'c', keys.separator]).is_some_and(whole),
     }
+}
+
+/// The index that a name in the store adds to a path of `depth` indices below the directory of an array with nested keys, with
+/// whether it is the last one.
+pub fn stored_index(array: &Array, depth: usize, name: &[u8]) -> Option<(u64, bool)> {
+    let keys = &array.stored.keys;
+    let rank = if keys.style == Style::Cube { 3 } else { array.shape.len() };
+    let last = depth.checked_add(1)? == rank;
+    let name = if last { name.strip_suffix(keys.suffix.as_bytes())? } else { name };
+    let name = match keys.style {
+        Style::Cube => name.strip_prefix([b"z", b"y", b"x"].get(depth)?.as_slice())?,
+        _ => name,
+    };
+    Some((number(name)?, last))
+}
+
+/// The indices of a whole name in the store, of an array with flat keys.
+pub fn stored_indices(array: &Array, name: &[u8]) -> Option<Vec<u64>> {
+    let keys = &array.stored.keys;
+    let name = match keys.style {
+        Style::C => name.strip_prefix(&[b'c', keys.separator])?,
+        _ => name,
+    };
+    numbers(name.strip_suffix(keys.suffix.as_bytes())?, keys.separator, array.shape.len())
 }
 
 /// The path of a chunk file, or of a directory on the way (fewer indices than axes), below the array's directory as shown.
 pub fn shown(array: &Array, path: &[u64]) -> String {
-    join(path.iter(), array.separator)
+    join(&array.keys, path.iter(), path.len() == array.shape.len())
 }
 
-/// The key of a chunk below the array's key in the store.
+/// The last component of [`shown`].
+pub fn shown_last(array: &Array, path: &[u64]) -> String {
+    let path = shown(array, path);
+    path.rsplit_once('/').map_or(path.clone(), |(_, last)| last.to_owned())
+}
+
+/// The key of the object that holds a chunk, below the array's key in the store. Given fewer indices than axes, that of a
+/// directory on the way, where each chunk is an object.
 pub fn stored(array: &Array, index: &[u64]) -> String {
-    if array.stored.reversed {
-        join(index.iter().rev(), array.stored.separator)
-    } else {
-        join(index.iter(), array.stored.separator)
+    let keys = &array.stored.keys;
+    let whole = index.len() == array.shape.len();
+    let object: Vec<u64> = match array.stored.placement {
+        Placement::Object => index.to_vec(),
+        _ => index.iter().zip(array.chunks_per_object()).map(|(i, n)| i.checked_div(n).unwrap_or(0)).collect(),
+    };
+    match (keys.style, object.as_slice()) {
+        (Style::Cube, [z, y, x, ..]) => format!("z{z}/y{y}/x{x}{}", keys.suffix),
+        _ if array.stored.reversed => join(keys, object.iter().rev(), whole),
+        _ => join(keys, object.iter(), whole),
     }
 }
 
-fn join<'a>(numbers: impl Iterator<Item = &'a u64>, separator: u8) -> String {
+fn join<'a>(keys: &Keys, numbers: impl Iterator<Item = &'a u64>, whole: bool) -> String {
     let mut text = String::new();
+    if keys.style == Style::C {
+        text.push('c');
+    }
     for number in numbers {
         if !text.is_empty() {
-            text.push(char::from(separator));
+            text.push(char::from(keys.separator));
         }
         text.push_str(&number.to_string());
     }
-    if text.is_empty() { "0".into() } else { text }
+    if text.is_empty() {
+        text.push('0');
+    }
+    if whole {
+        text.push_str(&keys.suffix);
+    }
+    text
 }
 
 /// A plain decimal number.
@@ -92,7 +165,8 @@ fn numbers(text: &[u8], separator: u8, count: usize) -> Option<Vec<u64>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::array::{DType, Envelope, Fill, Format, Kept, Order, Stored};
+    use crate::array::{DType, Envelope, Fill, Format, Kept, Order, Shard, Stored};
+    use crate::codec::Chain;
 
     pub fn array(shape: &[u64], chunks: &[u64], separator: u8, reversed: bool) -> Array {
         Array {
@@ -102,17 +176,18 @@ pub(crate) mod tests {
             dtype: DType::UInt(1),
             fill: Fill { bytes: None, zarr2: serde_json::Value::Null },
             order: Order::C,
-            separator,
+            keys: Keys::plain(separator),
             dimension_names: None,
             attributes: Ok(crate::array::Attributes::new()),
             kept: Kept::default(),
             stored: Stored {
-                separator,
+                keys: Keys::plain(separator),
+                placement: Placement::Object,
                 reversed,
                 envelope: Envelope::None,
-                chain: crate::codec::Chain::default(),
+                chain: Chain::default(),
                 swaps: Vec::new(),
-                order: Order::C,
+                axes: Vec::new(),
                 narrow_text: false,
             },
         }
@@ -144,5 +219,51 @@ pub(crate) mod tests {
         let array = array(&[], &[], b'.', false);
         assert_eq!(parse(&array, &[], b"0"), Some(Path::Chunk(vec![])));
         assert_eq!((stored(&array, &[]).as_str(), parse(&array, &[], b"1")), ("0", None));
+    }
+
+    #[test]
+    fn a_c_stands_before_the_indices_of_zarr_v3() {
+        let mut nested = array(&[10, 6], &[5, 3], b'/', false);
+        nested.keys.style = Style::C;
+        nested.stored.keys = nested.keys.clone();
+        assert_eq!(parse_first(&nested, b"c"), Some(Path::Prefix(vec![])));
+        assert_eq!(parse_first(&nested, b"1"), None);
+        assert_eq!(parse(&nested, &[1], b"0"), Some(Path::Chunk(vec![1, 0])));
+        assert_eq!((stored(&nested, &[1, 0]).as_str(), stored(&nested, &[]).as_str()), ("c/1/0", "c"));
+        let mut flat = array(&[10, 6], &[5, 3], b'.', false);
+        flat.keys = Keys { style: Style::C, separator: b'.', suffix: ".raw".into() };
+        flat.stored.keys = flat.keys.clone();
+        assert_eq!(parse_first(&flat, b"c.1.0.raw"), Some(Path::Chunk(vec![1, 0])));
+        assert_eq!((parse_first(&flat, b"c.1.0"), parse_first(&flat, b"1.0.raw")), (None, None));
+        assert!(is_stored_chunk(&flat, b"c.7.7.raw") && !is_stored_chunk(&flat, b"c.7.7"));
+        assert_eq!(stored(&flat, &[1, 0]), "c.1.0.raw");
+        let mut scalar = array(&[], &[], b'/', false);
+        scalar.keys.style = Style::C;
+        scalar.stored.keys = scalar.keys.clone();
+        assert_eq!(parse_first(&scalar, b"c"), Some(Path::Chunk(vec![])));
+        assert_eq!(stored(&scalar, &[]), "c");
+    }
+
+    #[test]
+    fn chunks_of_a_shard_or_cube_share_an_object() {
+        let mut array = array(&[100, 100, 100, 2], &[10, 10, 10, 2], b'/', false);
+        let cube = crate::array::Cube { side: 4, compressed: true, block: 2000, header: [0; 8] };
+        array.stored.keys = Keys { style: Style::Cube, separator: b'/', suffix: ".wkw".into() };
+        array.stored.placement = Placement::Cube(cube);
+        assert_eq!(stored(&array, &[9, 4, 3, 0]), "z2/y1/x0.wkw");
+        assert!(is_stored_chunk(&array, b"z12") && !is_stored_chunk(&array, b"header.wkw"));
+        assert_eq!(stored_index(&array, 2, b"x0.wkw"), Some((0, true)));
+        let level = |parts: &[u64], chunks: &[u64]| Shard {
+            parts: parts.to_vec(),
+            chunks: chunks.to_vec(),
+            axes: vec![0, 1, 2, 3],
+            at_start: false,
+            big_endian: false,
+            index: Chain::default(),
+            envelope: Chain::default(),
+        };
+        array.stored.keys = Keys { style: Style::C, separator: b'/', suffix: String::new() };
+        array.stored.placement = Placement::Shards(vec![level(&[2, 1, 1, 1], &[3, 5, 1, 1]), level(&[3, 5, 1, 1], &[1; 4])]);
+        assert_eq!(stored(&array, &[9, 4, 3, 0]), "c/1/0/3/0");
     }
 }

@@ -48,7 +48,7 @@ fn zarray(array: &Array) -> Map<String, Value> {
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
     put("chunks", json!(array.chunks));
     put("compressor", array.kept.compressor.clone().unwrap_or(Value::Null));
-    put("dimension_separator", json!(char::from(array.separator)));
+    put("dimension_separator", json!(char::from(array.keys.separator)));
     put("dtype", array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)));
     put("fill_value", array.fill.zarr2.clone());
     put(

@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Field, Group, Node, Order};
+use crate::array::{Array, DType, Field, Group, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
 use crate::format::base64;
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
@@ -78,8 +78,7 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     put("shape", json!(array.shape));
     put("data_type", dtype);
     put("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": array.chunks}}));
-    let separator = char::from(array.separator).to_string();
-    put("chunk_key_encoding", json!({"name": "v2", "configuration": {"separator": separator}}));
+    put("chunk_key_encoding", chunk_key_encoding(&array.keys));
     put("fill_value", fill_value(array)?);
     put("codecs", Value::Array(codecs));
     put("attributes", Value::Object(attributes));
@@ -87,6 +86,16 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
         put("dimension_names", json!(names));
     }
     Ok(members)
+}
+
+fn chunk_key_encoding(keys: &Keys) -> Value {
+    let separator = char::from(keys.separator).to_string();
+    let name = if keys.style == Style::C { "default" } else { "v2" };
+    let encoding = named(name, json!({ "separator": separator }));
+    if keys.suffix.is_empty() {
+        return encoding;
+    }
+    named("zarrs.default_suffix", json!({"suffix": keys.suffix, "base_encoding": encoding}))
 }
 
 /// The data type, and the codec that makes bytes of the elements.

@@ -1,0 +1,117 @@
+//! Indexes of shards and jump tables of cubes, sound and damaged, in memory.
+
+#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::cast_possible_truncation, reason = "small known numbers")]
+
+use super::*;
+use crate::array::{Keys, Style};
+use crate::store::mem::MemStore;
+
+fn level(parts: &[u64], chunks: &[u64], axes: &[usize]) -> Shard {
+    Shard {
+        parts: parts.to_vec(),
+        chunks: chunks.to_vec(),
+        axes: axes.to_vec(),
+        at_start: false,
+        big_endian: false,
+        index: Chain::default(),
+        envelope: Chain::default(),
+    }
+}
+
+fn array(shape: &[u64], chunks: &[u64], placement: Placement) -> Array {
+    let mut array = names::tests::array(shape, chunks, b'/', false);
+    array.stored.placement = placement;
+    array
+}
+
+fn index_of(entries: &[(u64, u64)]) -> Vec<u8> {
+    entries.iter().flat_map(|(offset, length)| [offset.to_le_bytes(), length.to_le_bytes()].concat()).collect()
+}
+
+#[test]
+fn blocks_of_a_cube_are_in_morton_order() {
+    // The Z-order curve as the specification of WKW draws it: x, then y, then z.
+    for (index, number) in
+        [([0, 0, 0], 0), ([1, 0, 0], 1), ([0, 1, 0], 2), ([0, 0, 1], 4), ([3, 1, 2], 0b101_011), ([31; 3], 32767)]
+    {
+        assert_eq!(morton(index), number, "{index:?}");
+    }
+}
+
+#[test]
+fn a_part_is_found_by_the_index_and_a_damaged_entry_fails_alone() {
+    let array = array(&[4, 4], &[2, 2], Placement::Shards(vec![level(&[2, 2], &[1, 1], &[0, 1])]));
+    let mut shard = b"abcdefgh".to_vec();
+    shard.extend(index_of(&[(0, 3), (3, 5), (u64::MAX, u64::MAX), (4, 60)]));
+    let store = MemStore::default();
+    store.put(Key::root().join("0/0").unwrap(), shard.clone());
+    let indexes = Indexes::new(1 << 20, None);
+    let locate = |index: &[u64]| indexes.locate(&store, &Key::root(), &array, index);
+    let before = store.requests();
+    assert_eq!(locate(&[0, 0]).unwrap().range, Range::Part { offset: 0, length: 3 });
+    assert_eq!(locate(&[0, 1]).unwrap().range, Range::Part { offset: 3, length: 5 });
+    assert_eq!(locate(&[1, 0]).unwrap_err().kind(), Kind::NotFound);
+    let e = locate(&[1, 1]).unwrap_err();
+    assert_eq!(e.kind(), Kind::Corrupt, "it would overlap the index");
+    assert!(e.to_string().contains("0/0"), "{e}");
+    let after = store.requests();
+    assert_eq!((after.get - before.get, after.head - before.head), (1, 0), "the index is read once");
+}
+
+#[test]
+fn shards_within_shards_and_other_orders_of_axes() {
+    // Outer parts of 2 x 4 chunks, the index of the inner level in the order of the second axis first.
+    let outer = level(&[1, 2], &[2, 4], &[0, 1]);
+    let inner = level(&[2, 4], &[1, 1], &[1, 0]);
+    let array = array(&[2, 8], &[1, 1], Placement::Shards(vec![outer, inner]));
+    let mut entries = vec![(u64::MAX, u64::MAX); 8];
+    entries[3 * 2 + 1] = (1, 2);
+    let mut part = b"xyz".to_vec();
+    part.extend(index_of(&entries));
+    let mut shard = b"--".to_vec();
+    shard.extend(&part);
+    let length = part.len() as u64;
+    shard.extend(index_of(&[(u64::MAX, u64::MAX), (2, length)]));
+    let store = MemStore::default();
+    store.put(Key::root().join("0/0").unwrap(), shard.clone());
+    let indexes = Indexes::new(1 << 20, None);
+    let found = indexes.locate(&store, &Key::root(), &array, &[1, 7]).unwrap();
+    assert_eq!(found.range, Range::Part { offset: 3, length: 2 });
+    assert_eq!(indexes.locate(&store, &Key::root(), &array, &[0, 0]).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(indexes.locate(&store, &Key::root(), &array, &[0, 7]).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_cube_must_be_that_of_its_array() {
+    let cube = Cube { side: 2, compressed: true, block: 8, header: *b"WKW\x01\x11\x02\x01\x01" };
+    let mut array = array(&[4, 4, 4], &[2, 2, 2], Placement::Cube(cube));
+    array.stored.keys = Keys { style: Style::Cube, separator: b'/', suffix: ".wkw".into() };
+    let data = 16 + 8 * 8u64;
+    let file = |header: &[u8; 8], offset: u64, ends: &[u64]| {
+        let mut file = header.to_vec();
+        file.extend(offset.to_le_bytes());
+        file.extend(ends.iter().flat_map(|n| n.to_le_bytes()));
+        file.extend([7; 20]);
+        file
+    };
+    let ends = [5, 5, 9, 12, 13, 14, 15, 1 << 63].map(|n: u64| n.saturating_add(data));
+    let locate = |bytes: &[u8], index: &[u64]| {
+        let store = MemStore::default();
+        store.put(Key::root().join("z0/y0/x0.wkw").unwrap(), bytes.to_vec());
+        Indexes::new(1 << 20, None).locate(&store, &Key::root(), &array, index)
+    };
+    let good = file(&cube.header, data, &ends);
+    assert_eq!(locate(&good, &[0, 0, 0]).unwrap().range, Range::Part { offset: data, length: 5 });
+    assert_eq!(locate(&good, &[0, 1, 0]).unwrap().range, Range::Part { offset: data + 5, length: 4 });
+    assert_eq!(locate(&good, &[0, 0, 1]).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(locate(&good, &[1, 1, 1]).unwrap_err().kind(), Kind::Corrupt);
+    for bad in [
+        file(b"XKW\x01\x11\x02\x01\x01", data, &ends),
+        file(&cube.header, 17, &ends),
+        good[..15].to_vec(),
+        good[..50].to_vec(),
+        Vec::new(),
+    ] {
+        assert_eq!(locate(&bad, &[0, 0, 0]).unwrap_err().kind(), Kind::Corrupt);
+    }
+}
