@@ -9,6 +9,7 @@ use crate::cli::{Axes, Cli};
 use crate::error::{Error, Kind, Result};
 use crate::fuse;
 use crate::source::{self, Opened};
+use crate::store::object;
 use crate::tree::{self, Tree};
 use crate::vfs::{self, Vfs};
 use std::io::{Read, Write};
@@ -43,7 +44,17 @@ pub fn run(cli: &Cli) -> Result<()> {
     if !cli.foreground && !cli.daemon {
         return background();
     }
-    let source = source::open(source, source::Options { follow_symlinks: cli.follow_symlinks })?;
+    let object = object::Options {
+        profile: cli.profile.clone(),
+        region: cli.region.clone(),
+        endpoint: cli.endpoint_url.clone(),
+        unsigned: cli.no_sign_request,
+        requester_pays: cli.request_payer,
+        timeout: cli.timeout,
+        refresh: cli.refresh,
+        documents: &[],
+    };
+    let source = source::open(source, &source::Options { follow_symlinks: cli.follow_symlinks, object })?;
     serve(cli, source, mountpoint)
 }
 
@@ -240,7 +251,8 @@ fn log_to(cli: &Cli) -> Result<()> {
         _ => log::LevelFilter::Debug,
     };
     let mut builder = env_logger::Builder::new();
-    builder.filter_level(level).filter_module("fuser", level.min(log::LevelFilter::Error)).format(|out, record| {
+    // What libraries log is not written for those who mount, and may hold what nobody should read.
+    builder.filter_level(log::LevelFilter::Error).filter_module("chunkmount", level).format(|out, record| {
         let time = humantime(std::time::SystemTime::now());
         writeln!(out, "{time} {} {}", record.level().as_str().to_lowercase(), record.args())
     });

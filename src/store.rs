@@ -278,9 +278,13 @@ pub trait Store: Send + Sync {
         self.list(key)
     }
 
-    /// Whether each call is a request over a network, so that what is told elsewhere should not be asked for. Directories may
-    /// then be no more than what names have before a slash.
+    /// Whether each read is a request over a network, so that what is told elsewhere should not be asked for.
     fn is_distant(&self) -> bool {
+        false
+    }
+
+    /// Whether directories are no more than what names have before a slash, so that it takes a listing to tell one.
+    fn is_flat(&self) -> bool {
         false
     }
 

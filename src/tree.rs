@@ -3,15 +3,19 @@
 //! A directory is opened by fetching the documents that formats put there, and by rendering the documents that the mount shows
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
+mod told;
+
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents};
 use crate::limits;
-use crate::store::{Key, ObjectKind, Range, Store};
+use crate::store::{Key, Listing, Meta, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
+use told::Told;
 
 /// What the user chose for the whole mount.
 #[derive(Debug, Clone, Copy, Default)]
@@ -97,6 +101,7 @@ impl Directory {
 pub struct Tree {
     store: Arc<dyn Store>,
     options: Options,
+    told: Told,
 }
 
 /// Said of an array that does not tell how its chunks are named.
@@ -113,7 +118,7 @@ const SURVEY: u32 = 10_000;
 impl Tree {
     /// The tree of `store`.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
-        Self { store, options }
+        Self { store, options, told: Told::default() }
     }
 
     /// The store.
@@ -126,17 +131,39 @@ impl Tree {
         &self.options
     }
 
+    /// What is known of the file or directory at `key`: from consolidated metadata where it is believed, or from the store.
+    ///
+    /// # Errors
+    /// As [`Store::head`].
+    pub fn head(&self, key: &Key) -> Result<Meta> {
+        match self.told.directory(key) {
+            Some(meta) => Ok(meta),
+            None => self.store.head(key),
+        }
+    }
+
+    /// The names in the directory `key`. Where the store has no listings, those that consolidated metadata tells.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub fn list(&self, key: &Key) -> Result<Listing> {
+        match self.store.list(key) {
+            Err(e) if e.kind() == Kind::Unsupported => self.told.children(key).unwrap_or(Err(e)),
+            listing => listing,
+        }
+    }
+
     /// Opens the directory `key`, whose parent tells it `above`.
     ///
     /// # Errors
     /// Only when the store cannot tell whether the directory is there; what is wrong inside it is kept in the result.
     pub fn open(&self, key: &Key, above: &Below) -> Result<Directory> {
-        let meta = self.store.head(key)?;
-        if meta.kind != ObjectKind::Directory {
-            return Err(Error::not_found().about(key));
-        }
-        let mut modified = None;
-        let documents = self.fetch(key, &mut modified);
+        let told = self.told.documents(key);
+        let is_told = told.is_some();
+        let (documents, modified) = match told {
+            Some(told) => told,
+            None => self.fetch(key)?,
+        };
         let parent = if key.is_root() { self.options.only } else { above.format };
         let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
@@ -144,7 +171,8 @@ impl Tree {
             node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
         }
         let mut notice = None;
-        match self.has_nested_chunks(key, &node, &documents) {
+        // Where consolidated metadata is believed, it is believed in this as well: looking costs a request for each array.
+        match if is_told { Ok(false) } else { self.has_nested_chunks(key, &node, &documents) } {
             Ok(false) => {}
             Ok(true) => {
                 if let Ok(Node::Array(array)) = &mut node {
@@ -176,7 +204,7 @@ impl Tree {
             Ok(node) => shown(key, node, flavour),
             Err(e) => broken(flavour, e),
         };
-        let (modified, below) = (modified.unwrap_or(meta.modified), Below { format });
+        let below = Below { format };
         Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notice })
     }
 
@@ -188,7 +216,7 @@ impl Tree {
         if array.format != Format::Zarr2 || rank < 2 || !format::zarr2::leaves_separator_out(documents) {
             return Ok(false);
         }
-        let present = |key: Result<Key>| match key.and_then(|key| self.store.head(&key)) {
+        let present = |key: Result<Key>| match key.and_then(|key| self.store.head_object(&key)) {
             Ok(_) => Ok(true),
             Err(e) if e.kind() == Kind::NotFound => Ok(false),
             Err(e) => Err(e),
@@ -224,14 +252,19 @@ impl Tree {
         Some((document.name, content.clone()))
     }
 
-    /// Fetches the documents of a directory, and the time of the newest.
-    fn fetch(&self, key: &Key, modified: &mut Option<SystemTime>) -> Documents {
+    /// Fetches the documents of a directory, and the time of the newest, or its own where it has none.
+    ///
+    /// # Errors
+    /// When it cannot be told whether the directory is there.
+    fn fetch(&self, key: &Key) -> Result<(Documents, SystemTime)> {
+        let entered = self.store.enter(key, format::DOCUMENTS)?;
+        let mut modified = None;
         let mut documents = Documents::new();
-        for &name in format::DOCUMENTS {
+        for name in entered.present {
             let found = key.join(name).and_then(|key| {
                 let mut bytes = Vec::new();
                 let meta = self.store.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes)?;
-                *modified = (*modified).max(Some(meta.modified));
+                modified = modified.max(Some(meta.modified));
                 Ok(bytes)
             });
             match found {
@@ -241,7 +274,11 @@ impl Tree {
                 found => drop(documents.insert(name, found)),
             }
         }
-        documents
+        let modified = modified.unwrap_or(entered.meta.modified);
+        if self.store.is_distant() {
+            self.told.learn(key, &documents, modified);
+        }
+        Ok((documents, modified))
     }
 
     /// Whether a directory without documents is the root of an N5 container that nobody gave attributes: the nearest
@@ -251,7 +288,7 @@ impl Tree {
     }
 
     fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Option<bool> {
-        let names = self.store.list(key).ok()?;
+        let names = self.store.sample(key).ok()?;
         let mut found = None;
         for (name, kind) in names.iter() {
             if kind != ObjectKind::Directory || *budget == 0 {
@@ -259,7 +296,7 @@ impl Tree {
             }
             *budget -= 1;
             let Ok(child) = key.join(name) else { continue };
-            let documents = self.fetch(&child, &mut None);
+            let Ok((documents, _)) = self.fetch(&child) else { continue };
             if documents.is_empty() {
                 if depth > 1 && self.peek_n5(&child, depth - 1, budget) == Some(true) {
                     found = Some(true);
@@ -289,6 +326,7 @@ impl Tree {
         self.store.get(&source, Range::All, None, limits::DOCUMENT, &mut bytes)?;
         let listed = format::json::parse(&bytes)?;
         let mut nodes = Vec::new();
+        let mut opened = HashMap::new();
         for path in view::consolidated_paths(&listed)? {
             // A name that leads outside is no node, whatever the store would say of it.
             if !path.is_empty()
@@ -297,7 +335,7 @@ impl Tree {
                 log::warn!("{source}: lists {path:?}: {}", e.reason());
                 continue;
             }
-            match self.open_path(root, &path) {
+            match self.open_path(root, &path, &mut opened) {
                 Ok(directory) => nodes.push((path, directory.node)),
                 // Listed but not there: the tree itself is the truth.
                 Err(e) if e.kind() == Kind::NotFound => log::warn!("{source}: lists {path:?}: {}", e.reason()),
@@ -348,12 +386,24 @@ impl Tree {
         false
     }
 
-    fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {
-        let mut directory = self.open(&root.key, &Below::default())?;
-        for part in path.split('/').filter(|_| !path.is_empty()) {
-            directory = self.open(&directory.key.join(part)?, &directory.below)?;
+    /// Opens the directory at `path` below `root`; `opened` holds what those on the way to it tell.
+    fn open_path(&self, root: &Directory, path: &str, opened: &mut HashMap<String, Below>) -> Result<Directory> {
+        if path.is_empty() {
+            return self.open(&root.key, &Below::default());
         }
-        Ok(directory)
+        let mut below = root.below.clone();
+        for (at, _) in path.match_indices('/') {
+            let way = path.get(..at).unwrap_or_default();
+            below = match opened.get(way) {
+                Some(below) => below.clone(),
+                None => {
+                    let below = self.open(&root.key.join(way)?, &below)?.below;
+                    opened.insert(way.to_owned(), below.clone());
+                    below
+                }
+            };
+        }
+        self.open(&root.key.join(path)?, &below)
     }
 }
 

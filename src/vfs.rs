@@ -326,7 +326,7 @@ impl Vfs {
             }
         }
         let key = directory.key.join(name)?;
-        let meta = self.store().head(&key)?;
+        let meta = self.tree.head(&key)?;
         if meta.kind == ObjectKind::Directory {
             return self.lookup_directory(parent, name, &key, dir);
         }

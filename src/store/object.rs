@@ -551,6 +551,10 @@ impl Store for Remote {
         true
     }
 
+    fn is_flat(&self) -> bool {
+        true
+    }
+
     fn locate(&self, key: &Key) -> String {
         self.address.name(&format!("{}{key}", self.prefix))
     }

@@ -92,7 +92,7 @@ impl Vfs {
         for name in directory.documents() {
             listing.push(name.as_bytes(), ObjectKind::File)?;
         }
-        let source = self.store().list(&directory.key)?;
+        let source = self.tree.list(&directory.key)?;
         let mut names = Names { inode, listing, grid: None, chunks: None };
         let Some(chunks) = &dir.chunks else {
             for (name, kind) in source.iter().filter(|(name, _)| !self.is_covered(dir, name)) {

@@ -38,7 +38,7 @@ fn a_directory_conforms() {
 
 #[test]
 fn sources_are_told_by_content() {
-    let open = |source: &str| chunkmount::source::open(source, chunkmount::source::Options::default());
+    let open = |source: &str| chunkmount::source::open(source, &chunkmount::source::Options::default());
     let temp = tempfile::tempdir().unwrap();
     let at = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
     std::fs::copy(fixtures().join("python-folder.zip"), at("no suffix")).unwrap();
