@@ -2,8 +2,11 @@
 //!
 //! Everything here is in the order of axes that is *shown*; [`Stored`] says what differs in the store. No I/O.
 
+pub mod scales;
+
 use crate::codec::Chain;
 use crate::error::Error;
+use scales::Multiscale;
 use serde_json::{Map, Value};
 
 /// Attributes by name, in the order of the source.
@@ -54,6 +57,8 @@ pub struct Group {
     pub attributes: Result<Attributes, Error>,
     /// Whether the source has consolidated metadata here.
     pub consolidated: bool,
+    /// The scale pyramid that its arrays make, where that is known; shown as OME-Zarr's `multiscales`.
+    pub multiscale: Option<Multiscale>,
 }
 
 /// An array, as it is shown.
@@ -180,7 +185,22 @@ pub enum Envelope {
     /// Nothing.
     None,
     /// The N5 block header, which also tells how much of a block at the array's edge is stored.
-    N5,
+    N5(Content),
+}
+
+/// What a block with an N5 header holds, and what is shown of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Elements in the shape that the header tells.
+    Elements,
+    /// As many numbers of so many bytes each as the header tells, whatever its shape is; shown as they are.
+    Varlength(usize),
+    /// A text for each element, ended by NUL; shown in Zarr's `vlen-utf8`.
+    Strings,
+    /// A serialised object; shown as it is.
+    Object,
+    /// A label multiset for each element; shown is its most frequent label.
+    LabelMultisets,
 }
 
 /// Where in an object the block of a chunk lies.

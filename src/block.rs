@@ -5,6 +5,9 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+pub mod labels;
+pub mod strings;
+
 use crate::array::Swap;
 use crate::error::{Error, Result};
 

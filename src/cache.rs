@@ -212,6 +212,11 @@ impl Budget {
         Self { used: Mutex::default(), freed: Condvar::new(), limit }
     }
 
+    /// All that can be taken.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Waits for `bytes` and takes them.
     pub fn take(&self, bytes: u64) -> Share<'_> {
         let mut used = self.used.lock();

@@ -3,12 +3,15 @@
 //! Every length is known before anything is allocated, and the memory for encoded and decoded bytes is taken from a shared
 //! budget first. The bytes and the version they belong to come from the same read.
 
-use crate::array::{Array, Envelope, Order};
+mod n5;
+
+pub use n5::is_varlength;
+
+use crate::array::{Array, Content, Envelope};
 use crate::block;
 use crate::cache::{Block, Budget};
 use crate::codec::Length;
 use crate::error::{Error, Kind, Result};
-use crate::format::n5;
 use crate::limits;
 use crate::placement::Part;
 use crate::store::{Key, Range, Store, Version};
@@ -88,15 +91,21 @@ pub fn fill(array: &Array) -> Result<Block> {
 
 /// The length of the decoded chunk, and the most encoded bytes that can stand for it.
 fn lengths(array: &Array) -> Result<(Length, u64)> {
+    let variable = usize::try_from(limits::VARIABLE_CHUNK).unwrap_or(usize::MAX);
     let length = match array.chunk_bytes() {
         Some(n) => Length::Exact(usize::try_from(n).map_err(|_| Error::too_big(format!("a chunk of {n} bytes")))?),
-        None => Length::AtMost(usize::try_from(limits::VARIABLE_CHUNK).unwrap_or(usize::MAX)),
+        None => Length::AtMost(variable),
     };
     let header = match array.stored.envelope {
         Envelope::None => 0,
-        Envelope::N5 => 8 + 4 * array.shape.len() as u64,
+        Envelope::N5(_) => 8 + 4 * array.shape.len() as u64,
     };
-    let encoded = match array.stored.chain.encoded_length(length) {
+    let payload = match array.stored.envelope {
+        Envelope::None | Envelope::N5(Content::Elements) => length,
+        // What is shown may be shorter or longer than what the block holds.
+        Envelope::N5(_) => Length::AtMost(variable.max(length.bound())),
+    };
+    let encoded = match array.stored.chain.encoded_length(payload) {
         // A longer object is read all the same, up to a bound, so that its length can be named in the error.
         Length::Exact(n) => limits::encoded(n as u64),
         Length::AtMost(n) => n as u64,
@@ -110,14 +119,20 @@ fn lengths(array: &Array) -> Result<(Length, u64)> {
 /// [`crate::error::Kind::Corrupt`] or [`crate::error::Kind::Unsupported`], naming what was found and what is demanded.
 pub fn decode(array: &Array, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>> {
     let stored = &array.stored;
+    if let Envelope::N5(content) = stored.envelope {
+        // Reversing the axes has put them in C order; kept as they are, they are shown in the order they are stored in.
+        let mut bytes = n5::decode(array, content, &encoded)?;
+        let item = stored.swaps.first().map_or(1, |swap| swap.width);
+        block::swap(&mut bytes, item, &stored.swaps);
+        return Ok(bytes);
+    }
     let Length::Exact(length) = length else {
         return stored.chain.decode_owned(encoded, length);
     };
     let item = array.dtype.size().unwrap_or(1);
-    let mut bytes = match stored.envelope {
-        Envelope::None if stored.narrow_text => narrow_text(array, encoded, length)?,
-        Envelope::None => stored.chain.decode_owned(encoded, Length::Exact(length))?,
-        Envelope::N5 => n5_block(array, &encoded, item)?,
+    let mut bytes = match stored.narrow_text {
+        true => narrow_text(array, encoded, length)?,
+        false => stored.chain.decode_owned(encoded, Length::Exact(length))?,
     };
     block::swap(&mut bytes, item, &stored.swaps);
     if !stored.axes.is_empty() {
@@ -170,26 +185,4 @@ fn narrow_text(array: &Array, encoded: Vec<u8>, length: usize) -> Result<Vec<u8>
     let big = !array.stored.swaps.is_empty();
     let widen = |&b: &u8| if big { u32::from(b).to_be_bytes() } else { u32::from(b).to_le_bytes() };
     Ok(bytes.iter().flat_map(widen).collect())
-}
-
-/// Takes an N5 block out of its header, and pads it to the whole block: what an edge block does not store is fill value.
-fn n5_block(array: &Array, encoded: &[u8], item: usize) -> Result<Vec<u8>> {
-    // N5 lists axes with the fastest first. Shown in C order they are reversed; in the source's order they are not.
-    let mut block_size = array.chunks.clone();
-    if array.order == Order::C {
-        block_size.reverse();
-    }
-    let header = n5::block_header(encoded, block_size.len())?;
-    let mut stored = n5::stored_shape(&header, &block_size)?;
-    stored.reverse();
-    let length = stored.iter().try_fold(item, |n, &d| n.checked_mul(d));
-    let length = length.ok_or_else(|| Error::corrupt("a block header with more elements than memory"))?;
-    let payload = encoded.get(header.payload..).unwrap_or_default();
-    let bytes = array.stored.chain.decode(payload, Length::Exact(length))?;
-    let full: Vec<usize> = block_size.iter().rev().map(|&c| usize::try_from(c).unwrap_or(usize::MAX)).collect();
-    if stored == full {
-        return Ok(bytes);
-    }
-    // N5's fill value is 0, which has the same bytes in either order.
-    block::pad(bytes, &stored, &full, item, &vec![0; item])
 }

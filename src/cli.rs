@@ -42,6 +42,10 @@ pub struct Cli {
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<FormatName>,
 
+    /// Invent NCZarr's metadata where there is none, so that netCDF-C shows any source with named dimensions
+    #[arg(long)]
+    pub nczarr: bool,
+
     /// Show the whole chunk grid: absent chunks are files of fill values
     #[arg(long)]
     pub fill_missing: bool,

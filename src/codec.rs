@@ -133,6 +133,8 @@ pub enum Codec {
         /// Type of the stored elements.
         encoded: Number,
     },
+    /// Bytes that are always the same before the others (the header of an N5 block whose shape is known).
+    Prefix(Vec<u8>),
     /// Eight booleans in a byte, first in the highest bit, after a byte that counts the unused bits.
     PackBits,
     /// A codec whose decoding changes nothing, with its name (`bitround`).
@@ -155,6 +157,7 @@ impl Codec {
             Self::Delta { .. } => "delta",
             Self::FixedScaleOffset { .. } => "fixedscaleoffset",
             Self::AsType { .. } => "astype",
+            Self::Prefix(_) => "header",
             Self::PackBits => "packbits",
             Self::Identity(name) => name,
         }
@@ -165,6 +168,7 @@ impl Codec {
         match self {
             Self::Shuffle(_) | Self::Identity(_) => length,
             Self::Checksum(..) => length.map(|n| n.saturating_add(4)),
+            Self::Prefix(bytes) => length.map(|n| n.saturating_add(bytes.len())),
             Self::Delta { decoded, encoded }
             | Self::AsType { decoded, encoded }
             | Self::FixedScaleOffset { decoded, encoded, .. } => {
@@ -213,6 +217,12 @@ impl Codec {
             }
             Self::AsType { decoded, encoded: stored } => number::cast(&encoded, *decoded, *stored, length)?,
             Self::PackBits => packbits::decode(&encoded, length)?,
+            Self::Prefix(bytes) => {
+                let rest = encoded.strip_prefix(bytes.as_slice());
+                let rest = rest.ok_or_else(|| Error::corrupt(format!("a header other than {bytes:?}")))?;
+                length.check("header", rest.len())?;
+                rest.to_vec()
+            }
         }))
     }
 }

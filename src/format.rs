@@ -11,9 +11,11 @@ pub mod fill;
 pub mod json;
 pub mod n5;
 pub mod nczarr;
+pub mod nczarr3;
+pub mod scales;
 pub mod zarr2;
 
-use crate::array::{Format, Node};
+use crate::array::{Format, Group, Node};
 use crate::error::{Error, Result};
 use crate::limits;
 use serde_json::{Map, Value};
@@ -65,6 +67,15 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Node> {
         return Ok(node);
     }
     Ok(Node::Directory)
+}
+
+/// What a person should know of how a directory was understood, once.
+pub fn notice(documents: &Documents, node: &Node) -> Option<String> {
+    match node {
+        Node::Group(Group { format: Format::Zarr2, .. }) => zarr2::passed_over(documents),
+        Node::Group(Group { format: Format::N5, .. }) => n5::newer_version(documents),
+        _ => None,
+    }
 }
 
 /// Largest length of an axis: readers count elements with 62 bits (tensorstore) or 63 (numpy).

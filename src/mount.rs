@@ -97,9 +97,12 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         refuse_overlap(path, &mountpoint.path)?;
     }
     let options = tree::Options {
-        only: cli.format.map(Into::into),
+        only: cli.format.map(Into::into).or_else(|| source.format()),
         source_axes: cli.axes == Axes::Source,
         flavour: cli.zarr.map(Into::into),
+        nczarr: cli.nczarr || source.nczarr(),
+        noxarray: source.noxarray(),
+        refresh: cli.refresh,
     };
     let vfs_options = vfs::Options {
         fill_missing: cli.fill_missing,
@@ -108,8 +111,10 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         name: source.name.clone(),
     };
     let size = source.path.as_ref().and_then(|p| std::fs::metadata(p).ok()).filter(|m| m.is_file()).map_or(0, |m| m.len());
+    let lanes = source.store.lanes();
     let vfs = Vfs::new(Tree::new(source.store, options), vfs_options).map_err(|e| e.within(&source.name))?;
     let vfs = Arc::new(vfs);
+    vfs.read_ahead(lanes);
     if vfs.root_format().is_none() {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);
     }

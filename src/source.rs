@@ -6,8 +6,8 @@
 
 mod remote;
 
-use crate::array::Node;
-use crate::error::{Error, Result};
+use crate::array::{Format, Node};
+use crate::error::{Error, Kind, Result};
 use crate::format;
 use crate::limits;
 use crate::store::dir::{DirOptions, DirStore};
@@ -51,8 +51,32 @@ pub struct Opened {
     pub path: Option<PathBuf>,
     /// Time of the last modification of the file or directory.
     pub modified: SystemTime,
-    /// The words of `mode=`; those that name a format are hints for its detection.
+    /// The words of `mode=`.
     pub mode: Vec<String>,
+}
+
+impl Opened {
+    fn says(&self, word: &str) -> bool {
+        self.mode.iter().any(|w| w == word)
+    }
+
+    /// The only format that is looked for, by the mode: netCDF's words for Zarr exclude N5. Which version of Zarr it is, the
+    /// content tells.
+    pub fn format(&self) -> Option<Format> {
+        let zarr = ["zarr", "nczarr", "xarray", "noxarray"].iter().any(|word| self.says(word));
+        let newer = || Key::root().join("zarr.json").and_then(|key| self.store.head(&key));
+        (zarr && newer().is_err_and(|e| e.kind() == Kind::NotFound)).then_some(Format::Zarr2)
+    }
+
+    /// Whether the mode asks for NCZarr, and not for pure Zarr, as `zarr` and `xarray` do to netCDF.
+    pub fn nczarr(&self) -> bool {
+        self.says("nczarr") && !self.says("zarr") && !self.says("xarray")
+    }
+
+    /// Whether the mode has netCDF take no notice of `_ARRAY_DIMENSIONS`.
+    pub fn noxarray(&self) -> bool {
+        self.says("noxarray")
+    }
 }
 
 /// Opens `source`.
@@ -193,7 +217,8 @@ fn distant(address: Address, is_directory: bool, mode: Vec<String>, options: &Op
         Found::Object(directory, key) => {
             let name = directory.locate(&key);
             let archive = ZipStore::open(Arc::new(directory), key).map_err(|e| Error::new(e.kind(), e.reason()))?;
-            let archive = if holds_one_array(&archive, Path::new(&name)) { archive.leave_folder() } else { archive };
+            let leave = holds_one_array(&archive, Path::new(&name)).map_err(|e| Error::new(e.kind(), e.to_string()))?;
+            let archive = if leave { archive.leave_folder() } else { archive };
             (Arc::new(archive), name)
         }
     };
@@ -220,7 +245,8 @@ fn local(path: &Path, mode: Vec<String>, options: &Options) -> Result<Opened> {
         // The container names itself by its place in its folder; the person's own words say more.
         let opened = DirStore::open(folder, DirOptions::default()).and_then(|folder| ZipStore::open(Arc::new(folder), key));
         let archive = opened.map_err(|e| Error::new(e.kind(), e.reason()))?;
-        Arc::new(if holds_one_array(&archive, &real) { archive.leave_folder() } else { archive })
+        let leave = holds_one_array(&archive, &real).map_err(|e| Error::new(e.kind(), e.to_string()))?;
+        Arc::new(if leave { archive.leave_folder() } else { archive })
     } else {
         return Err(Error::unsupported("neither a directory nor a regular file"));
     };
@@ -230,27 +256,32 @@ fn local(path: &Path, mode: Vec<String>, options: &Options) -> Result<Opened> {
 
 /// Whether the folder that was entered is no store but the only array of one: tensorstore writes no documents above its arrays,
 /// and then the archive itself is the root. A folder that is called as stores or this archive are is a store all the same.
-fn holds_one_array(archive: &ZipStore, path: &Path) -> bool {
-    let Some(folder) = archive.folder() else { return false };
+fn holds_one_array(archive: &ZipStore, path: &Path) -> Result<bool> {
+    let Some(folder) = archive.folder() else { return Ok(false) };
     let is_store = [".zarr", ".n5", ".ozx"].iter().any(|suffix| folder.ends_with(suffix));
     if is_store || path.file_stem().is_some_and(|stem| stem.as_bytes() == folder.as_bytes()) {
-        return false;
+        return Ok(false);
     }
     let mut documents = format::Documents::new();
     for &name in format::DOCUMENTS {
         let mut bytes = Vec::new();
-        let read = Key::root().join(name).and_then(|key| archive.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes));
-        if read.is_ok() {
-            documents.insert(name, Ok(bytes));
+        let key = Key::root().join(name)?;
+        match archive.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes) {
+            Ok(_) => drop(documents.insert(name, Ok(bytes))),
+            Err(e) if e.kind() == Kind::NotFound => {}
+            // A damaged document is judged with the others; what the disk does not answer is not known.
+            Err(e) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => {
+                drop(documents.insert(name, Err(e)))
+            }
+            Err(e) => return Err(e),
         }
     }
-    matches!(format::detect(&documents, &format::Context::default()), Ok(Node::Array(_)))
+    Ok(matches!(format::detect(&documents, &format::Context::default()), Ok(Node::Array(_))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Kind;
 
     fn parsed(source: &str) -> (String, String) {
         let (place, hints) = parse(source.as_bytes()).unwrap();

@@ -54,6 +54,18 @@ impl Key {
         &self.0
     }
 
+    /// The components of the key.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|&b| b == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// The key of the directory that it lies in, and its last component; `None` for the root.
+    pub fn split_last(&self) -> Option<(Self, &[u8])> {
+        let name = self.names().last()?;
+        let above = self.0.get(..self.0.len() - name.len()).unwrap_or_default();
+        Some((Self(above.strip_suffix(b"/").unwrap_or(above).into()), name))
+    }
+
     /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
@@ -96,7 +108,7 @@ pub enum Version {
 }
 
 /// What an object is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
     /// Holds bytes.
     File,
@@ -291,6 +303,12 @@ pub trait Store: Send + Sync {
     /// Where the bytes of `key` lie, for a person: the key, and the byte range in a container where there is one.
     fn locate(&self, key: &Key) -> String {
         key.to_string()
+    }
+
+    /// How many requests at a time make reading faster: about the number of processors, or many more where each request waits
+    /// for a network.
+    fn lanes(&self) -> usize {
+        std::thread::available_parallelism().map_or(2, usize::from)
     }
 
     /// Requests made so far; over a network those that went out, with all repetitions.

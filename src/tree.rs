@@ -3,6 +3,8 @@
 //! A directory is opened by fetching the documents that formats put there, and by rendering the documents that the mount shows
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
+mod marks;
+mod scales;
 mod told;
 
 use crate::array::{Array, Attributes, Format, Group, Node};
@@ -12,9 +14,12 @@ use crate::format::{self, Context, Documents};
 use crate::limits;
 use crate::store::{Key, Listing, Meta, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
+use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 use told::Told;
 
 /// What the user chose for the whole mount.
@@ -26,12 +31,19 @@ pub struct Options {
     pub source_axes: bool,
     /// Which documents are shown; each node's own where nothing is chosen.
     pub flavour: Option<Flavour>,
+    /// Invent NCZarr's marks where there are none.
+    pub nczarr: bool,
+    /// Do not take names of dimensions from `_ARRAY_DIMENSIONS` of Zarr for these marks.
+    pub noxarray: bool,
+    /// Look again at what is older; `None` for data that does not change.
+    pub refresh: Option<Duration>,
 }
 
 impl Options {
     /// Which documents a node of `format` shows.
     fn flavour(&self, format: Option<Format>) -> Flavour {
-        self.flavour.unwrap_or(if format == Some(Format::Zarr3) { Flavour::Zarr3 } else { Flavour::Zarr2 })
+        // netcdf-c reads Zarr v2 only.
+        self.flavour.unwrap_or(if format == Some(Format::Zarr3) && !self.nczarr { Flavour::Zarr3 } else { Flavour::Zarr2 })
     }
 }
 
@@ -40,6 +52,8 @@ impl Options {
 pub struct Below {
     /// They belong to this format when they have no document of their own.
     pub format: Option<Format>,
+    /// What they are levels of, if their group may be a scale pyramid.
+    pyramid: Option<Arc<scales::Pyramid>>,
 }
 
 /// A document as the mount shows it.
@@ -60,6 +74,8 @@ pub struct Directory {
     pub node: Result<Node>,
     /// What it tells the directories below it.
     pub below: Below,
+    /// What it is a level of, perhaps.
+    above: Option<Arc<scales::Pyramid>>,
     /// Which documents it shows.
     flavour: Flavour,
     /// Documents shown.
@@ -67,7 +83,9 @@ pub struct Directory {
     /// Time of the last modification of what the documents were made from.
     pub modified: SystemTime,
     /// What a person should know of how the directory was understood.
-    pub notice: Option<&'static str>,
+    pub notice: Option<String>,
+    /// Whether the source has no such directory: another view of the array at `key`, see [`Tree::derived`].
+    pub is_derived: bool,
 }
 
 impl Directory {
@@ -102,7 +120,12 @@ pub struct Tree {
     store: Arc<dyn Store>,
     options: Options,
     told: Told,
+    inventories: Mutex<lru::LruCache<Key, (Instant, marks::Found)>>,
+    said: Mutex<lru::LruCache<u64, ()>>,
 }
+
+/// Name of the array that is shown below a dataset of label multisets.
+pub const DERIVED: &str = "most_frequent_label";
 
 /// Said of an array that does not tell how its chunks are named.
 const NESTED: &str = ".zarray has no dimension_separator, but the chunks lie in directories; shown as with \"/\"";
@@ -115,10 +138,23 @@ const PEEK_DEPTH: u32 = 3;
 /// Most arrays and groups that are looked at for the sake of one document.
 const SURVEY: u32 = 10_000;
 
+/// Most things said that are remembered.
+const SAID: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
+
 impl Tree {
     /// The tree of `store`.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
-        Self { store, options, told: Told::default() }
+        let inventories = Mutex::new(lru::LruCache::new(marks::REMEMBERED));
+        Self { store, options, told: Told::default(), inventories, said: Mutex::new(lru::LruCache::new(SAID)) }
+    }
+
+    /// Says something, once.
+    fn warn(&self, text: String) {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        if self.said.lock().put(hasher.finish(), ()).is_none() {
+            log::warn!("{text}");
+        }
     }
 
     /// The store.
@@ -167,10 +203,32 @@ impl Tree {
         let parent = if key.is_root() { self.options.only } else { above.format };
         let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
-        if matches!(node, Ok(Node::Directory)) && self.is_n5_root(key) {
-            node = Ok(Node::Group(Group { format: Format::N5, attributes: Ok(Attributes::new()), consolidated: false }));
+        if matches!(node, Ok(Node::Directory)) {
+            match self.is_n5_root(key) {
+                Ok(false) => {}
+                Ok(true) => {
+                    node = Ok(Node::Group(Group {
+                        format: Format::N5,
+                        attributes: Ok(Attributes::new()),
+                        consolidated: false,
+                        multiscale: None,
+                    }));
+                }
+                Err(e) => node = Err(e),
+            }
         }
-        let mut notice = None;
+        if matches!(node, Ok(Node::Directory)) && self.options.nczarr {
+            match self.holds_zarr_arrays(key) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let group =
+                        Group { format: Format::Zarr2, attributes: Ok(Attributes::new()), consolidated: false, multiscale: None };
+                    node = Ok(Node::Group(group));
+                }
+                Err(e) => node = Err(e),
+            }
+        }
+        let mut notice = node.as_ref().ok().and_then(|node| format::notice(&documents, node));
         // Where consolidated metadata is believed, it is believed in this as well: looking costs a request for each array.
         match if is_told { Ok(false) } else { self.has_nested_chunks(key, &node, &documents) } {
             Ok(false) => {}
@@ -178,7 +236,7 @@ impl Tree {
                 if let Ok(Node::Array(array)) = &mut node {
                     array.nest();
                 }
-                notice = Some(NESTED);
+                notice = Some(NESTED.to_owned());
             }
             Err(e) => node = Err(e),
         }
@@ -187,6 +245,11 @@ impl Tree {
             && chunk::is_narrow(&*self.store, key, array)
         {
             array.narrow();
+        }
+        if let Ok(Node::Array(array)) = &mut node
+            && chunk::is_varlength(&*self.store, key, array)
+        {
+            format::n5::make_varlength(array);
         }
         let format = match &node {
             Ok(Node::Directory) => None,
@@ -200,12 +263,34 @@ impl Tree {
         {
             array.name_as_zarr2();
         }
+        if let Ok(Node::Array(array)) = &mut node {
+            self.name_axes(key, array, above);
+        }
         let documents = match &node {
-            Ok(node) => shown(key, node, flavour),
+            Ok(node) => shown(key, node, flavour, self.depends_on_levels(key, node, above), self.options.nczarr),
             Err(e) => broken(flavour, e),
         };
-        let below = Below { format };
-        Ok(Directory { key: key.clone(), node, below, flavour, documents, modified, notice })
+        let below = Below { format, pyramid: self.pyramid(key, &node) };
+        let above = above.pyramid.clone();
+        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notice, is_derived: false })
+    }
+
+    /// The array that is shown as `name` below a dataset though the source has no such directory: [`DERIVED`], the most frequent
+    /// label of each element of a dataset of label multisets.
+    pub fn derived(&self, directory: &Directory, name: &[u8]) -> Option<Directory> {
+        let labels = format::n5::most_frequent_labels(directory.array()?).filter(|_| name == DERIVED.as_bytes())?;
+        let node = Node::Array(Box::new(labels));
+        Some(Directory {
+            key: directory.key.clone(),
+            documents: shown(&directory.key, &node, directory.flavour, false, false),
+            node: Ok(node),
+            below: directory.below.clone(),
+            above: directory.above.clone(),
+            flavour: directory.flavour,
+            modified: directory.modified,
+            notice: None,
+            is_derived: true,
+        })
     }
 
     /// Whether an array keeps its chunks in directories, one for each axis, without a word of it in its metadata: some writers
@@ -243,9 +328,11 @@ impl Tree {
     pub fn document(&self, directory: &Directory, name: &[u8]) -> Option<(&'static str, Result<Arc<Vec<u8>>>)> {
         let document = directory.documents.iter().find(|d| d.name.as_bytes() == name)?;
         let content = document.content.get_or_init(|| {
+            let consolidated = matches!(&directory.node, Ok(Node::Group(group)) if group.consolidated);
             let content = match document.name {
-                ".zgroup" => self.zgroup(directory),
-                _ => self.consolidated(directory),
+                view::CONSOLIDATED => self.consolidated(directory),
+                view::ZARR3 if consolidated => self.consolidated(directory),
+                name => self.late(directory, name),
             };
             content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)))
         });
@@ -281,14 +368,30 @@ impl Tree {
         Ok((documents, modified))
     }
 
-    /// Whether a directory without documents is the root of an N5 container that nobody gave attributes: the nearest
-    /// documents below it are N5's, and do not start a container of their own (they have no `n5` version).
-    fn is_n5_root(&self, key: &Key) -> bool {
-        self.options.only.is_none_or(|only| only == Format::N5) && self.peek_n5(key, PEEK_DEPTH, &mut { PEEKS }) == Some(true)
+    /// The documents of a directory below one that is to be understood; `None` where it may not be looked into, or is gone.
+    fn glance(&self, key: &Key) -> Result<Option<Documents>> {
+        match self.fetch(key) {
+            Ok((documents, _)) => Ok(Some(documents)),
+            Err(e) if matches!(e.kind(), Kind::Denied | Kind::NotFound) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
-    fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Option<bool> {
-        let names = self.store.sample(key).ok()?;
+    /// Whether a directory without documents is the root of an N5 container that nobody gave attributes: the nearest
+    /// documents below it are N5's, and do not start a container of their own (they have no `n5` version).
+    fn is_n5_root(&self, key: &Key) -> Result<bool> {
+        let wanted = self.options.only.is_none_or(|only| only == Format::N5);
+        Ok(wanted && self.peek_n5(key, PEEK_DEPTH, &mut { PEEKS })? == Some(true))
+    }
+
+    /// Whether what lies below `key` says that it belongs to an N5 container: yes, no, or nothing.
+    fn peek_n5(&self, key: &Key, depth: u32, budget: &mut u32) -> Result<Option<bool>> {
+        let names = match self.store.sample(key) {
+            Ok(names) => names,
+            // Below a directory that may not be looked into there is nothing to go by.
+            Err(e) if matches!(e.kind(), Kind::Denied | Kind::NotFound) => return Ok(None),
+            Err(e) => return Err(e),
+        };
         let mut found = None;
         for (name, kind) in names.iter() {
             if kind != ObjectKind::Directory || *budget == 0 {
@@ -296,9 +399,9 @@ impl Tree {
             }
             *budget -= 1;
             let Ok(child) = key.join(name) else { continue };
-            let Ok((documents, _)) = self.fetch(&child) else { continue };
+            let Some(documents) = self.glance(&child)? else { continue };
             if documents.is_empty() {
-                if depth > 1 && self.peek_n5(&child, depth - 1, budget) == Some(true) {
+                if depth > 1 && self.peek_n5(&child, depth - 1, budget)? == Some(true) {
                     found = Some(true);
                 }
                 continue;
@@ -310,13 +413,15 @@ impl Tree {
                 {
                     found = Some(true);
                 }
-                // Damage says nothing of what lies above it.
+                // A store that does not answer leaves the question open.
+                Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::TimedOut | Kind::Changed) => return Err(e.about(&child)),
+                // Damage, and what may not be read, says nothing of what lies above it.
                 Err(_) => {}
                 // A container or a store of its own: this is a folder of stores.
-                _ => return Some(false),
+                _ => return Ok(Some(false)),
             }
         }
-        found
+        Ok(found)
     }
 
     /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.
@@ -332,39 +437,57 @@ impl Tree {
             if !path.is_empty()
                 && let Err(e) = root.key.join(&path)
             {
-                log::warn!("{source}: lists {path:?}: {}", e.reason());
+                self.warn(format!("{source}: lists {path:?}: {}", e.reason()));
                 continue;
             }
             match self.open_path(root, &path, &mut opened) {
-                Ok(directory) => nodes.push((path, directory.node)),
+                Ok(directory) => {
+                    let node = self.marked(&directory).map(Cow::into_owned);
+                    nodes.push((path, node));
+                }
                 // Listed but not there: the tree itself is the truth.
-                Err(e) if e.kind() == Kind::NotFound => log::warn!("{source}: lists {path:?}: {}", e.reason()),
+                Err(e) if e.kind() == Kind::NotFound => self.warn(format!("{source}: lists {path:?}: {}", e.reason())),
                 // Refused or failing is not absent.
                 Err(e) => nodes.push((path, Err(e))),
             }
         }
         match root.flavour {
             Flavour::Zarr2 => Ok(view::consolidated_zarr2(&listed, &nodes)),
-            Flavour::Zarr3 => view::consolidated_zarr3(root.node.as_ref().map_err(Clone::clone)?, &nodes),
+            Flavour::Zarr3 => view::consolidated_zarr3(&*self.marked(root)?, &nodes),
         }
     }
 
-    /// An NCZarr group's `.zgroup`, which lists the arrays that every netcdf-c can read.
-    fn zgroup(&self, group: &Directory) -> Result<Vec<u8>> {
+    /// A document that is made when it is first looked at.
+    fn late(&self, directory: &Directory, name: &str) -> Result<Vec<u8>> {
+        let node = self.marked(directory)?;
         // A list of more than that many names is hostile: nothing below it is looked at.
         let left = std::cell::Cell::new(SURVEY);
+        let inventory = match (&*node, self.options.nczarr && name == ".zgroup") {
+            (Node::Group(_), true) => self.inventory(&directory.key)?,
+            _ => None,
+        };
         let readable = |name: &str| {
+            if let Some(inventory) = &inventory {
+                return inventory.readable(name);
+            }
             left.set(left.get().saturating_sub(1));
             if left.get() == 0 {
                 return false;
             }
-            let child = group.key.join(name).and_then(|key| self.open(&key, &group.below));
+            let child = directory.key.join(name).and_then(|key| self.open(&key, &directory.below));
             child.is_ok_and(|child| child.array().is_some_and(nczarr::is_readable))
         };
-        let survey = nczarr::Survey { readable: &readable, has_scalars: self.has_scalars(group, &mut { SURVEY }) };
-        let node = group.node.as_ref().map_err(Clone::clone)?;
-        let documents = view::documents(node, group.flavour, survey);
-        documents.into_iter().find(|(name, _)| *name == ".zgroup").map_or_else(|| Err(Error::not_found()), |(_, content)| content)
+        // Only the root of a dataset tells of them.
+        let is_root = matches!(&*node, Node::Group(Group { attributes: Ok(a), .. }) if a.contains_key("_nczarr_superblock"));
+        let has_scalars = match &inventory {
+            _ if !is_root || name != ".zgroup" => false,
+            Some(inventory) => self.invents_scalars(&directory.key, inventory, &mut { SURVEY })?,
+            None => self.has_scalars(directory, &mut { SURVEY }),
+        };
+        let documents = view::documents(&node, directory.flavour, nczarr::Survey { readable: &readable, has_scalars });
+        let found = documents.into_iter().find(|(shown, _)| *shown == name);
+        // What has nothing to say all the same is there, for it was listed before that was known.
+        found.map_or_else(|| Ok(b"{}\n".to_vec()), |(_, content)| content)
     }
 
     /// Whether a group's mark, or that of a group below it, lists a scalar; true when it lists more nodes than `budget`.
@@ -408,8 +531,8 @@ impl Tree {
 }
 
 /// The documents of a node; those that need more than the node are made when they are first looked at.
-fn shown(key: &Key, node: &Node, flavour: Flavour) -> Vec<Document> {
-    let late = view::late_documents(node, flavour);
+fn shown(key: &Key, node: &Node, flavour: Flavour, levels: bool, invented: bool) -> Vec<Document> {
+    let late = view::late_documents(node, flavour, levels, invented);
     let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
     for (name, content) in
         view::documents(node, flavour, nczarr::Survey::ALL).into_iter().filter(|(name, _)| !late.contains(name))

@@ -4,6 +4,7 @@
 //! opened (or, for files of no format, looked up) until the kernel forgets it; with `--refresh` a new version gets a new
 //! inode. So what the kernel caches under an inode is never a mix: a reader gets the old bytes or [`Kind::Changed`].
 
+mod ahead;
 mod attributes;
 mod control;
 mod directory;
@@ -75,6 +76,7 @@ struct Chunks {
     slot: usize,
     modified: SystemTime,
     presence: presence::Presence,
+    streams: Mutex<ahead::Streams>,
     counters: ArrayCounters,
 }
 
@@ -154,6 +156,7 @@ pub struct Vfs {
     cache: Cache,
     indexes: Indexes,
     budget: Budget,
+    ahead: ahead::Ahead,
     table: Table<TableKey, Thing>,
     arrays: RwLock<Vec<Arc<Chunks>>>,
     root: RwLock<Arc<Dir>>,
@@ -181,6 +184,7 @@ impl Vfs {
             cache: Cache::new(options.cache_size),
             indexes: Indexes::new((options.cache_size / 8).max(32 << 20), options.refresh),
             budget,
+            ahead: ahead::Ahead::default(),
             table: Table::new(),
             arrays,
             root: RwLock::new(root),
@@ -205,7 +209,7 @@ impl Vfs {
     }
 
     fn announce(&self, dir: &Dir) {
-        if let Some(notice) = dir.directory.notice {
+        if let Some(notice) = &dir.directory.notice {
             let text = format!("{}: {notice}", dir.directory.key);
             if self.reported.lock().put(digest(&text), ()).is_none() {
                 log::warn!("{text}");
@@ -325,8 +329,14 @@ impl Vfs {
                 return Err(Error::not_found());
             }
         }
+        if directory.is_derived {
+            return Err(Error::not_found());
+        }
         let key = directory.key.join(name)?;
-        let meta = self.tree.head(&key)?;
+        let meta = match self.tree.head(&key) {
+            Err(e) if e.kind() == Kind::NotFound => return self.lookup_derived(parent, name, dir).ok_or(e)?,
+            meta => meta?,
+        };
         if meta.kind == ObjectKind::Directory {
             return self.lookup_directory(parent, name, &key, dir);
         }
@@ -350,6 +360,13 @@ impl Vfs {
         let dir = Thing::Directory(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
         self.table.replace(inode, dir.clone());
         self.describe(inode, &dir)
+    }
+
+    /// Finds an array that the source has no directory for.
+    fn lookup_derived(&self, parent: u64, name: &[u8], above: &Dir) -> Option<Result<Attr>> {
+        let directory = self.tree.derived(&above.directory, name)?;
+        let tag = self.tag(|| digest(&directory.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string)));
+        Some(self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(directory)))))
     }
 
     fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path) -> Result<Attr> {
@@ -398,8 +415,10 @@ impl Vfs {
 
     /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
     fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
-        format::DOCUMENTS.iter().any(|d| d.as_bytes() == name)
-            || (name == b"zarr.json" && !matches!(directory.node, Ok(crate::array::Node::Directory)))
+        // In a directory of no format a file of that name is someone else's.
+        let foreign = matches!(directory.node, Ok(crate::array::Node::Directory));
+        let is_document = format::DOCUMENTS.iter().any(|d| d.as_bytes() == name);
+        is_document && !(foreign && name == b"attributes.json") || name == b"zarr.json" && !foreign
     }
 
     /// The kernel gives back `count` lookups of `inode`.
@@ -428,6 +447,7 @@ fn dir(directory: Directory, arrays: &RwLock<Vec<Arc<Chunks>>>) -> Dir {
             slot: arrays.len(),
             modified: directory.modified,
             presence: presence::Presence::default(),
+            streams: Mutex::default(),
             counters: ArrayCounters::default(),
         });
         arrays.push(chunks.clone());

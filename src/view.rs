@@ -1,7 +1,9 @@
 //! What is shown: documents in Zarr's spelling, and the names of chunk files. Pure.
 
+pub mod invented;
 pub mod names;
 pub mod nczarr;
+pub mod ome;
 pub mod zarr2;
 pub mod zarr3;
 
@@ -40,14 +42,27 @@ pub fn documents(node: &Node, flavour: Flavour, survey: Survey<'_>) -> Vec<(&'st
 /// Name of Zarr v3's document, which holds consolidated metadata as well.
 pub const ZARR3: &str = "zarr.json";
 
-/// The documents of a node that need more than the node itself: consolidated metadata, and the arrays that an NCZarr group
-/// lists. They are made when they are first looked at.
-pub fn late_documents(node: &Node, flavour: Flavour) -> Vec<&'static str> {
-    let Node::Group(group) = node else { return Vec::new() };
-    let is_nczarr = group.attributes.as_ref().is_ok_and(|a| a.contains_key("_nczarr_group"));
+/// The documents of a node that need more than the node itself: consolidated metadata; the arrays that an NCZarr group lists;
+/// what `levels`, those of a scale pyramid of N5, decide: the attributes of the group, and the axes of its arrays in Zarr v3; and
+/// where NCZarr's marks are `invented`, all. They are made when they are first looked at.
+pub fn late_documents(node: &Node, flavour: Flavour, levels: bool, invented: bool) -> Vec<&'static str> {
+    let group = match node {
+        Node::Group(group) => Some(group),
+        Node::Array(_) => None,
+        Node::Directory => return Vec::new(),
+    };
+    let consolidated = group.is_some_and(|g| g.consolidated);
+    let is_nczarr = group.and_then(|g| g.attributes.as_ref().ok()).is_some_and(|a| a.contains_key("_nczarr_group"));
     match flavour {
-        Flavour::Zarr2 => group.consolidated.then_some(CONSOLIDATED).into_iter().chain(is_nczarr.then_some(".zgroup")).collect(),
-        Flavour::Zarr3 => group.consolidated.then_some(ZARR3).into_iter().collect(),
+        Flavour::Zarr2 => {
+            let mut names = Vec::new();
+            names.extend(consolidated.then_some(CONSOLIDATED));
+            names.extend((group.is_some() && (is_nczarr || invented)).then_some(".zgroup"));
+            names.extend((group.is_none() && invented).then_some(".zarray"));
+            names.extend((invented || group.is_some() && levels).then_some(".zattrs"));
+            names
+        }
+        Flavour::Zarr3 => (consolidated || levels || invented).then_some(ZARR3).into_iter().collect(),
     }
 }
 

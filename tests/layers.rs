@@ -33,9 +33,12 @@ fn modules_use_only_what_lies_below_them() {
     for file in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
         let relative = file.strip_prefix(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap().with_extension("");
         let room = relative.components().next().unwrap().as_os_str().to_str().unwrap().to_owned();
+        // Tests may use anything.
+        if relative.ends_with("tests") {
+            continue;
+        }
         let allowed = arrows.get(room.as_str()).unwrap_or_else(|| panic!("{room} is in no list of arrows"));
         let text = std::fs::read_to_string(&file).unwrap();
-        // Tests may use anything.
         let text = text.split("#[cfg(test)]").next().unwrap();
         for line in text.lines().filter(|l| !l.trim_start().starts_with("//")) {
             for prefix in ["crate::", "chunkmount::"] {

@@ -109,11 +109,6 @@ pub fn from_n5(attributes: &Map<String, Value>) -> Result<Vec<Codec>> {
             _ => Err(Error::corrupt("compression without a type")),
         };
     }
-    if let Some(codecs) = attributes.get("codecs").filter(|v| !v.is_null()) {
-        let list = codecs.as_array().ok_or_else(|| Error::corrupt("codecs is no list"))?;
-        let names: Vec<&str> = list.iter().map(|c| c.get("name").and_then(Value::as_str).unwrap_or("?")).take(8).collect();
-        return Err(Error::unsupported(format!("N5 codecs [{}]", names.join(", "))));
-    }
     match attributes.get("compressionType") {
         Some(Value::String(name)) => n5_codec(name),
         Some(_) => Err(Error::corrupt("compressionType is no string")),
@@ -121,7 +116,11 @@ pub fn from_n5(attributes: &Map<String, Value>) -> Result<Vec<Codec>> {
     }
 }
 
-fn n5_codec(name: &str) -> Result<Vec<Codec>> {
+/// The codecs that an N5 compression of this name is.
+///
+/// # Errors
+/// [`crate::error::Kind::Unsupported`] naming one that is not read.
+pub fn n5_codec(name: &str) -> Result<Vec<Codec>> {
     Ok(vec![match name {
         "raw" => return Ok(Vec::new()),
         // `useZlib` tells writers to leave gzip's wrapper out, and early z5 left it out untold; the stream says what it is.

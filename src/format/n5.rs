@@ -5,17 +5,33 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Swap};
-use crate::codec::{Chain, config};
+use crate::array::{
+    Array, Content, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Shard, Stored, Swap,
+};
+use crate::codec::Chain;
 use crate::error::{Error, Result};
-use crate::format::{Context, Documents, axes, check_sizes, inside, json, names, object};
+use crate::format::{Context, Documents, axes, check_sizes, document, dtype, inside, json, names, object, scales};
 use serde_json::{Map, Value, json};
 
+mod codecs;
+
 /// The document of a group or dataset.
-const DOCUMENT: &str = "attributes.json";
+pub const DOCUMENT: &str = "attributes.json";
 
 /// Members that describe a dataset; all others are its attributes.
-const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs"];
+const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs", "shardSize"];
+
+/// The member by which Paintera tells that a dataset holds a label multiset for each element.
+const MULTISET: &str = "isLabelMultiset";
+
+/// The attribute that says what blocks are which Zarr cannot spell.
+const BLOCKS: &str = "_n5_blocks";
+
+/// Name of the encoding, in metadata, of chunks that hold numbers of their own number, little-endian.
+pub const VARLENGTH: &str = "n5-varlength";
+
+/// Name of the encoding, in metadata, of chunks that hold a serialised object.
+pub const OBJECT: &str = "n5-object";
 
 /// Newest major version of the format that is known.
 const MAJOR: u64 = 4;
@@ -26,35 +42,41 @@ const MAJOR: u64 = 4;
 /// For a document that cannot be read or contradicts itself, named.
 pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> {
     let inherited = context.parent == Some(Format::N5) || context.only == Some(Format::N5);
-    let Some(members) = object(documents, DOCUMENT)? else {
+    let Some(bytes) = document(documents, DOCUMENT)? else {
         return Ok(inherited.then(|| Node::Group(group(Map::new()))));
     };
-    check_version(&members);
+    let mut members = match json::parse(bytes).map_err(|e| inside(DOCUMENT, e))? {
+        Value::Object(members) => members,
+        // Outside of a container it is someone else's file.
+        _ if !inherited => return Ok(None),
+        other => return Err(Error::corrupt(format!("{DOCUMENT}: {} where an object is expected", json::kind(&other)))),
+    };
     // A multi-resolution group of BigDataViewer has a dataType but no dimensions.
     let dataset = members.contains_key("dimensions") && (members.contains_key("blockSize") || members.contains_key("dataType"));
     if !dataset {
+        scales::reorder_ome(&mut members, context.source_axes);
         return Ok(Some(Node::Group(group(members))));
     }
     array(members, context.source_axes).map(|array| Some(Node::Array(Box::new(array)))).map_err(|e| inside(DOCUMENT, e))
 }
 
 fn group(attributes: Map<String, Value>) -> Group {
-    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false }
+    Group { format: Format::N5, attributes: Ok(attributes), consolidated: false, multiscale: None }
 }
 
-/// Newer versions are read as well as they can be: what matters is in each dataset's own members.
-fn check_version(members: &Map<String, Value>) {
-    if let Some(version) = members.get("n5") {
-        let major = version.as_str().and_then(|v| v.split('.').next()).and_then(|m| m.parse::<u64>().ok());
-        if major.is_some_and(|m| m > MAJOR) {
-            log::warn!("{DOCUMENT}: version {} of N5 is newer than {MAJOR}, the newest known", json::cite(version));
-        }
-    }
+/// What a person should know of a version that is newer than any known one. It is read as well as it can be: what matters is in
+/// each dataset's own members.
+pub fn newer_version(documents: &Documents) -> Option<String> {
+    let members = object(documents, DOCUMENT).ok().flatten()?;
+    let version = members.get("n5")?;
+    let major = version.as_str().and_then(|v| v.split('.').next()).and_then(|m| m.parse::<u64>().ok())?;
+    (major > MAJOR).then(|| format!("{DOCUMENT}: version {} of N5 is newer than {MAJOR}, the newest known", json::cite(version)))
 }
 
 fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
     let mut shape = axes(&members, "dimensions")?;
-    let mut chunks = axes(&members, "blockSize")?;
+    let layout = codecs::layout(&members)?;
+    let mut chunks = layout.block.clone();
     if shape.is_empty() {
         return Err(Error::corrupt("dimensions: an empty list"));
     }
@@ -64,10 +86,16 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
     if chunks.contains(&0) {
         return Err(Error::corrupt(format!("blockSize: {chunks:?} has a length of 0")));
     }
-    let dtype = dtype(&members)?;
+    let (dtype, content) = dtype(&members)?;
     let size = dtype.size().unwrap_or(0);
     check_sizes(&shape, &chunks, u64::try_from(size).unwrap_or(u64::MAX))?;
-    let chain = Chain::new(config::from_n5(&members)?)?;
+    let is_multiset = content == Content::Elements && size == 1 && members.get(MULTISET) == Some(&json!(true));
+    let placement = placement(&layout, source_axes);
+    // Without a header, the elements of a whole block, and texts as Zarr has them.
+    let envelope = if layout.header { Envelope::N5(content) } else { Envelope::None };
+    if !layout.header && content == Content::Object {
+        return Err(Error::unsupported("objects without a block header"));
+    }
     let order = if source_axes { Order::F } else { Order::C };
     if !source_axes {
         shape.reverse();
@@ -76,7 +104,7 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
     let attributes: Map<String, Value> = members.into_iter().filter(|(name, _)| !MEMBERS.contains(&name.as_str())).collect();
     let (attributes, dimension_names) = dimensions(attributes, shape.len(), source_axes);
     let swap = Swap { offset: 0, width: size, count: 1 };
-    Ok(Array {
+    let mut array = Array {
         format: Format::N5,
         shape,
         chunks,
@@ -88,21 +116,103 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
         kept: Kept::default(),
         stored: Stored {
             keys: Keys::plain(b'/'),
-            placement: Placement::Object,
+            placement,
             reversed: !source_axes,
-            envelope: Envelope::N5,
-            chain,
-            swaps: if size > 1 { vec![swap] } else { Vec::new() },
+            envelope,
+            chain: layout.chain,
+            swaps: if size > 1 && layout.big_endian { vec![swap] } else { Vec::new() },
             axes: Vec::new(),
             narrow_text: false,
         },
         dtype,
-    })
+    };
+    match content {
+        Content::Strings => keep(&mut array, json!({"id": "vlen-utf8"}), json!("")),
+        Content::Object => {
+            keep(&mut array, json!({"id": OBJECT}), Value::Null);
+            describe(&mut array, json!({"mode": "object"}));
+        }
+        _ if is_multiset => make_varlength(&mut array),
+        _ => {}
+    }
+    Ok(array)
 }
 
-fn dtype(members: &Map<String, Value>) -> Result<DType> {
+/// Where blocks lie. The index of a shard has N5's first axis fastest: C order, once axes are reversed.
+fn placement(layout: &codecs::Layout, source_axes: bool) -> Placement {
+    if layout.shards.is_empty() {
+        return Placement::Object;
+    }
+    let quotients = |whole: &[u64], part: &[u64]| -> Vec<u64> {
+        let mut counts: Vec<u64> = whole.iter().zip(part).map(|(w, p)| w.checked_div(*p).unwrap_or(0)).collect();
+        if !source_axes {
+            counts.reverse();
+        }
+        counts
+    };
+    let rank = layout.block.len();
+    let level = |level: &codecs::Level| Shard {
+        parts: quotients(&level.shape, &level.part),
+        chunks: quotients(&level.part, &layout.block),
+        axes: if source_axes { (0..rank).rev().collect() } else { (0..rank).collect() },
+        at_start: level.at_start,
+        big_endian: level.big_endian,
+        index: level.index.clone(),
+        envelope: Chain::default(),
+    };
+    Placement::Shards(layout.shards.iter().map(level).collect())
+}
+
+/// Takes an array's blocks to hold as many numbers as their headers tell, whatever their shapes are: nothing that Zarr can spell. The
+/// metadata names an encoding that no reader takes for another.
+pub fn make_varlength(array: &mut Array) {
+    let Some(size) = array.dtype.size().filter(|_| array.stored.envelope == Envelope::N5(Content::Elements)) else { return };
+    let mut spelled = dtype::spell(&array.dtype);
+    array.stored.envelope = Envelope::N5(Content::Varlength(size));
+    describe(array, json!({"mode": "varlength", "dtype": spelled}));
+    let filter = json!({"id": VARLENGTH, "dtype": spelled.take()});
+    keep(array, filter, Value::Null);
+}
+
+/// The array of the most frequent labels that is shown beside the label multisets of a dataset; `None` where it has none.
+pub fn most_frequent_labels(array: &Array) -> Option<Array> {
+    let attributes = array.attributes.as_ref().ok()?;
+    if array.stored.envelope != Envelope::N5(Content::Varlength(1)) || attributes.get(MULTISET) != Some(&json!(true)) {
+        return None;
+    }
+    let mut labels = array.clone();
+    let mut attributes = attributes.clone();
+    attributes.shift_remove(MULTISET);
+    attributes.shift_remove(BLOCKS);
+    labels.attributes = Ok(attributes);
+    labels.dtype = DType::UInt(8);
+    labels.fill = Fill { bytes: Some(vec![0; 8]), zarr2: json!(0) };
+    labels.kept = Kept::default();
+    labels.stored.envelope = Envelope::N5(Content::LabelMultisets);
+    labels.stored.swaps.clear();
+    Some(labels)
+}
+
+/// Takes the chunks to be encoded by `filter`.
+fn keep(array: &mut Array, filter: Value, fill: Value) {
+    array.dtype = DType::Object;
+    array.kept = Kept { filters: vec![filter], dtype: Some(json!("|O")), ..Kept::default() };
+    array.fill = Fill { bytes: None, zarr2: fill };
+}
+
+/// Says in an attribute what the blocks are, for those who read the files themselves.
+fn describe(array: &mut Array, blocks: Value) {
+    if let Ok(attributes) = &mut array.attributes {
+        attributes.insert(BLOCKS.to_owned(), blocks);
+    }
+}
+
+/// The type of the elements, and what blocks of it hold.
+fn dtype(members: &Map<String, Value>) -> Result<(DType, Content)> {
     let value = members.get("dataType").ok_or_else(|| Error::corrupt("no `dataType`"))?;
-    Ok(match value.as_str() {
+    let dtype = match value.as_str() {
+        Some("string") => return Ok((DType::Object, Content::Strings)),
+        Some("object") => return Ok((DType::Object, Content::Object)),
         Some("uint8") => DType::UInt(1),
         Some("uint16") => DType::UInt(2),
         Some("uint32") => DType::UInt(4),
@@ -114,7 +224,8 @@ fn dtype(members: &Map<String, Value>) -> Result<DType> {
         Some("float32") => DType::Float(4),
         Some("float64") => DType::Float(8),
         _ => return Err(Error::unsupported(format!("dataType: {} is not read", json::cite(value)))),
-    })
+    };
+    Ok((dtype, Content::Elements))
 }
 
 /// Adds `_ARRAY_DIMENSIONS` from `axes`, in the order that is shown.
@@ -208,25 +319,45 @@ pub fn block_header(bytes: &[u8], rank: usize) -> Result<BlockHeader> {
     Ok(BlockHeader { mode, dims, count, payload: at })
 }
 
+/// The header of an object as the specification has it, with rank and shape before the number of bytes; `None` where it is not.
+/// Java leaves both out, and [`block_header`] reads that.
+pub fn object_header_with_shape(bytes: &[u8], rank: usize) -> Option<BlockHeader> {
+    let (mode, rest) = bytes.split_first_chunk::<2>()?;
+    let (claimed, rest) = rest.split_first_chunk::<2>()?;
+    if u16::from_be_bytes(*mode) != 2 || usize::from(u16::from_be_bytes(*claimed)) != rank {
+        return None;
+    }
+    let (_, rest) = rest.split_at_checked(rank.checked_mul(4)?)?;
+    let (count, payload) = rest.split_first_chunk::<4>()?;
+    let payload = bytes.len().checked_sub(payload.len())?;
+    Some(BlockHeader { mode: Mode::Object, dims: Vec::new(), count: Some(u32::from_be_bytes(*count)), payload })
+}
+
 /// The shape of what a block holds, in the stored order like `block_size`: at most `block_size`, less where it is cropped.
 ///
 /// # Errors
-/// [`crate::error::Kind::Corrupt`] for a length of 0 or over the block's, [`crate::error::Kind::Unsupported`] for objects and for
-/// blocks with another number of elements than their shape has.
+/// [`crate::error::Kind::Corrupt`] for a length of 0 or over the block's, and for a block without a shape.
 pub fn stored_shape(header: &BlockHeader, block_size: &[u64]) -> Result<Vec<usize>> {
     if header.mode == Mode::Object {
-        return Err(Error::unsupported("a block that holds a serialised object"));
+        return Err(Error::corrupt("a block that holds a serialised object in a dataset of something else"));
     }
     let fits = |(&d, &b): (&u32, &u64)| (d > 0 && u64::from(d) <= b).then(|| usize::try_from(d).ok()).flatten();
     let shape: Option<Vec<usize>> = header.dims.iter().zip(block_size).map(fits).collect();
-    let shape = shape.filter(|s| s.len() == block_size.len()).ok_or_else(|| {
+    shape.filter(|s| s.len() == block_size.len()).ok_or_else(|| {
         Error::corrupt(format!("a block claims a shape of {:?}; from 1 to {block_size:?} is allowed", header.dims))
-    })?;
+    })
+}
+
+/// Checks that a block has as many elements as its shape.
+///
+/// # Errors
+/// [`crate::error::Kind::Unsupported`] for a block of another length, which belongs to another kind of dataset.
+pub fn check_count(header: &BlockHeader, shape: &[usize]) -> Result<()> {
     let product = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
     match header.count {
-        Some(count) if product != usize::try_from(count).ok() => {
-            Err(Error::unsupported(format!("a block of variable length: {count} elements in a shape of {shape:?}")))
-        }
-        _ => Ok(shape),
+        Some(count) if product != usize::try_from(count).ok() => Err(Error::unsupported(format!(
+            "a block of variable length, {count} elements in a shape of {shape:?}, in a dataset of whole blocks"
+        ))),
+        _ => Ok(()),
     }
 }

@@ -17,11 +17,14 @@ use crate::error::{Error, Result};
 use crate::format::{Documents, inside, json, object};
 use serde_json::{Map, Value, json};
 
-/// The marks in the spelling of today.
-const SUPERBLOCK: &str = "_nczarr_superblock";
-const GROUP: &str = "_nczarr_group";
-const ARRAY: &str = "_nczarr_array";
-const ATTR: &str = "_nczarr_attr";
+/// The mark of a dataset's root, in the spelling of today.
+pub const SUPERBLOCK: &str = "_nczarr_superblock";
+/// Of a group.
+pub const GROUP: &str = "_nczarr_group";
+/// Of an array.
+pub const ARRAY: &str = "_nczarr_array";
+/// The types of attributes.
+pub const ATTR: &str = "_nczarr_attr";
 
 /// netCDF's types by number, as attributes are typed today. Strings get the longest length that netcdf-c assumes.
 const TYPES: &[(&str, &str)] = &[
@@ -144,7 +147,7 @@ fn single_values(documents: &Documents, attributes: &mut Attributes) {
 }
 
 /// Appends the marks, and the types of all attributes.
-fn finish(attributes: &mut Attributes, mut types: Map<String, Value>, marks: Vec<(&str, Value)>) {
+pub fn finish(attributes: &mut Attributes, mut types: Map<String, Value>, marks: Vec<(&str, Value)>) {
     for (name, mark) in marks {
         attributes.insert(name.to_owned(), mark);
         types.insert(name.to_owned(), json!("|J0"));
@@ -205,7 +208,7 @@ fn attribute_type(spelled: &Value) -> Value {
 }
 
 /// An array's mark in the spelling of today.
-fn array_mark(mut mark: Map<String, Value>) -> Result<Map<String, Value>> {
+pub(super) fn array_mark(mut mark: Map<String, Value>) -> Result<Map<String, Value>> {
     let references = taken(&mut mark, &["dimension_references", "dimrefs"]).unwrap_or_else(|| json!([]));
     if !references.as_array().is_some_and(|r| r.iter().all(Value::is_string)) {
         return Err(Error::corrupt(format!("dimension_references: {} is no list of names", json::cite(&references))));
@@ -223,7 +226,7 @@ fn array_mark(mut mark: Map<String, Value>) -> Result<Map<String, Value>> {
 }
 
 /// A group's mark in the spelling of today.
-fn group_mark(mut mark: Map<String, Value>) -> Result<Map<String, Value>> {
+pub(super) fn group_mark(mut mark: Map<String, Value>) -> Result<Map<String, Value>> {
     let dimensions = taken(&mut mark, &["dimensions", "dims"]).unwrap_or_else(|| json!({}));
     if !dimensions.is_object() {
         return Err(Error::corrupt(format!("dimensions: {} where an object is expected", json::cite(&dimensions))));
@@ -242,7 +245,7 @@ fn group_mark(mut mark: Map<String, Value>) -> Result<Map<String, Value>> {
 }
 
 /// The names of the axes: the last parts of the references to dimensions, or netcdf-c's own word for a scalar.
-fn axis_names(mark: &Map<String, Value>, rank: usize) -> Option<Vec<String>> {
+pub(super) fn axis_names(mark: &Map<String, Value>, rank: usize) -> Option<Vec<String>> {
     let references = mark.get("dimension_references")?.as_array()?;
     if references.is_empty() && mark.contains_key("scalar") {
         return Some(vec!["_scalar_".to_owned(); rank]);

@@ -27,7 +27,7 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> 
         match array(documents) {
             Ok(array) => return Ok(Some(Node::Array(Box::new(array)))),
             Err(e) if !is_group => return Err(e),
-            Err(e) => log::warn!("{e}; the directory is shown as the group that .zgroup says it is"),
+            Err(_) => {}
         }
     }
     let side_object = documents.contains_key(".nczgroup");
@@ -38,6 +38,13 @@ pub fn detect(documents: &Documents, context: &Context) -> Result<Option<Node>> 
     Ok(None)
 }
 
+/// What a person should know of a group that holds an array's document too, which cannot be read.
+pub fn passed_over(documents: &Documents) -> Option<String> {
+    let is_group = documents.contains_key(".zarray") && documents.contains_key(".zgroup");
+    let e = is_group.then(|| array(documents).err()).flatten()?;
+    Some(format!("{e}; the directory is shown as the group that .zgroup says it is"))
+}
+
 fn group(documents: &Documents) -> Result<Group> {
     let members = object(documents, ".zgroup")?;
     if let Some(members) = &members {
@@ -45,7 +52,7 @@ fn group(documents: &Documents) -> Result<Group> {
     }
     let members = members.unwrap_or_default();
     let attributes = attributes(documents).and_then(|found| nczarr::group_attributes(documents, &members, found));
-    Ok(Group { format: Format::Zarr2, attributes, consolidated: documents.contains_key(".zmetadata") })
+    Ok(Group { format: Format::Zarr2, attributes, consolidated: documents.contains_key(".zmetadata"), multiscale: None })
 }
 
 fn array(documents: &Documents) -> Result<Array> {

@@ -154,6 +154,10 @@ impl Store for Faulty {
         self.inner.locate(key)
     }
 
+    fn lanes(&self) -> usize {
+        self.inner.lanes()
+    }
+
     fn requests(&self) -> Requests {
         self.inner.requests()
     }

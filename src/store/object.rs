@@ -32,6 +32,9 @@ const SHELVES: usize = 256 << 20;
 /// Most answers about single objects that are kept.
 const HEADS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
+/// Requests under way at a time when reading ahead: each waits some tens of milliseconds for the network.
+const LANES: usize = 16;
+
 /// Most pages without a new name that a listing may have in a row.
 const IDLE_PAGES: u32 = 1000;
 
@@ -400,7 +403,11 @@ impl Remote {
             Some(meta) => Ok(meta),
             None if directory == Some(false) => Err(Error::not_found()),
             None if !self.client.lists() => {
-                if self.has_document(key)? { Ok(self.directory(None)) } else { Err(Error::not_found()) }
+                if self.has_document(key)? {
+                    Ok(self.directory(None))
+                } else {
+                    Err(Error::not_found())
+                }
             }
             None => {
                 let shelf = self.shelf(key)?;
@@ -549,6 +556,10 @@ impl Store for Remote {
 
     fn is_distant(&self) -> bool {
         true
+    }
+
+    fn lanes(&self) -> usize {
+        LANES
     }
 
     fn is_flat(&self) -> bool {

@@ -375,6 +375,10 @@ impl Store for ZipStore {
         }
     }
 
+    fn lanes(&self) -> usize {
+        self.container.lanes()
+    }
+
     fn requests(&self) -> Requests {
         Requests {
             get: self.gets.load(Ordering::Relaxed),

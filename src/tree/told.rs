@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn what_is_listed_is_told_and_nothing_else() {
         let told = Told::default();
-        let text = br#"{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}, "a/.zarray": {"fill_value": NaN},
+        let text =
+            br#"{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}, "a/.zarray": {"fill_value": NaN},
             "a/.zattrs": {}, "g/.zgroup": {}, "g/b/.zarray": {"x": 1e400}, "../.zarray": {}}}"#;
         let documents = Documents::from([(".zmetadata", Ok(text.to_vec()))]);
         told.learn(&key("set"), &documents, SystemTime::UNIX_EPOCH);
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn zarr_3_tells_of_nodes() {
-        let node: Value = serde_json::json!({"consolidated_metadata": {"kind": "inline", "metadata": {"a": {"node_type": "array"}}}});
+        let node: Value =
+            serde_json::json!({"consolidated_metadata": {"kind": "inline", "metadata": {"a": {"node_type": "array"}}}});
         assert_eq!(inline(&node).keys().collect::<Vec<_>>(), ["a/zarr.json"]);
     }
 }

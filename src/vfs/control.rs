@@ -1,8 +1,10 @@
 //! The control directory: live statistics, and the untouched source.
 
 use super::{Attr, Thing, Vfs};
+use crate::array::{Content, Envelope};
 use crate::error::{Error, Result};
 use crate::store::{Key, ObjectKind};
+use crate::tree::DERIVED;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,7 +45,11 @@ impl Vfs {
                 "hits": load(&c.hits), "misses": load(&c.misses), "bytes_in": load(&c.encoded), "bytes_out": load(&c.decoded),
                 "decode_seconds": seconds, "errors": load(&c.errors),
             });
-            arrays.insert(chunks.key.to_string(), entry);
+            let name = match chunks.array.stored.envelope {
+                Envelope::N5(Content::LabelMultisets) => format!("{}/{DERIVED}", chunks.key),
+                _ => chunks.key.to_string(),
+            };
+            arrays.insert(name, entry);
         }
         let [encoded, decoded, nanoseconds] = total;
         let statistics = json!({
@@ -54,6 +60,7 @@ impl Vfs {
                 "bytes": used, "capacity": capacity, "blocks": blocks, "hits": load(&counters.hits), "misses": load(&counters.misses),
                 "waits": load(&counters.waits), "evictions": load(&counters.evictions),
             },
+            "read_ahead": { "chunks": load(&self.ahead.fetched) },
             "indexes": { "bytes": index_bytes, "count": index_count },
             "decode": {
                 "bytes_in": encoded, "bytes_out": decoded, "seconds": std::time::Duration::from_nanos(nanoseconds).as_secs_f64(),

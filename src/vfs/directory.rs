@@ -4,12 +4,16 @@ use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode};
 use crate::array::Style;
 use crate::error::{Error, Result};
 use crate::store::{Listing, ObjectKind};
+use crate::tree::DERIVED;
 use crate::view::names;
 use std::sync::Arc;
 
 /// Longest listing of a whole grid (`--fill-missing`): `ls` keeps some 200 bytes for each name, and a listing takes a second for
 /// each million. Chunks of a larger grid open by name all the same.
 const GRID_ENTRIES: u128 = 1 << 24;
+
+/// Most chunks of one directory that are listed in the order of the grid; more are listed in that of the store.
+const SORTED: usize = 1 << 16;
 
 /// Inode number of an entry that has none yet, as libfuse does; tools that care ask with `stat`.
 const UNKNOWN: u64 = u32::MAX as u64;
@@ -94,6 +98,11 @@ impl Vfs {
         }
         let source = self.tree.list(&directory.key)?;
         let mut names = Names { inode, listing, grid: None, chunks: None };
+        if self.tree.derived(directory, DERIVED.as_bytes()).is_some()
+            && !source.iter().any(|(name, _)| name == DERIVED.as_bytes())
+        {
+            names.listing.push(DERIVED.as_bytes(), ObjectKind::Directory)?;
+        }
         let Some(chunks) = &dir.chunks else {
             for (name, kind) in source.iter().filter(|(name, _)| !self.is_covered(dir, name)) {
                 names.listing.push(name, kind)?;
@@ -101,7 +110,7 @@ impl Vfs {
             return Ok(names);
         };
         for (name, kind) in source.iter() {
-            if !self.is_covered(dir, name) && !names::is_stored_chunk(&chunks.array, name) {
+            if !directory.is_derived && !self.is_covered(dir, name) && !names::is_stored_chunk(&chunks.array, name) {
                 names.listing.push(name, kind)?;
             }
         }
@@ -177,13 +186,21 @@ impl Vfs {
                 self.store().list(&place.key()?)?
             }
         };
-        for (name, _) in source.iter() {
+        let parsed = source.iter().filter_map(|(name, _)| {
             let path = if is_first { names::parse_first(array, name) } else { names::parse(array, prefix, name) };
-            match path {
-                Some(names::Path::Chunk(_)) => names.listing.push(name, ObjectKind::File)?,
-                Some(names::Path::Prefix(_)) => names.listing.push(name, ObjectKind::Directory)?,
-                None => {}
+            match path? {
+                names::Path::Chunk(path) => Some((path, name, ObjectKind::File)),
+                names::Path::Prefix(path) => Some((path, name, ObjectKind::Directory)),
             }
+        });
+        if source.len() > SORTED {
+            return parsed.into_iter().try_for_each(|(_, name, kind)| names.listing.push(name, kind));
+        }
+        // Those who read a directory in its own order (`cp -r`) then go along the grid, and are read ahead of.
+        let mut sorted: Vec<_> = parsed.collect();
+        sorted.sort_unstable();
+        for (_, name, kind) in sorted {
+            names.listing.push(name, kind)?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::cache::Block;
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::limits;
+use crate::placement::Part;
 use crate::store::{Key, Range, Version};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -108,6 +109,7 @@ impl Vfs {
                 }
             },
             Thing::Place(place) if place.is_chunk() => {
+                self.note_open(&place);
                 let (pin, verified) = self.pin(inode, &place)?;
                 if let Err(e) = self.verify(inode, &place, pin.as_ref(), verified) {
                     self.unpin(inode);
@@ -208,6 +210,11 @@ impl Vfs {
 
     /// The decoded block that a chunk file shows.
     pub(super) fn block(&self, inode: u64, place: &Place, pin: Option<Version>) -> Result<Arc<Block>> {
+        self.block_of(inode, place, pin, None)
+    }
+
+    /// The same, where it is known already where the encoded block lies.
+    pub(super) fn block_of(&self, inode: u64, place: &Place, pin: Option<Version>, part: Option<Part>) -> Result<Arc<Block>> {
         let chunks: &Chunks = &place.chunks;
         let counters = &chunks.counters;
         let mut made = false;
@@ -217,7 +224,7 @@ impl Vfs {
                 return chunk::fill(&chunks.array);
             }
             let mut cost = chunk::Cost::default();
-            let part = self.part(place).map_err(vanished)?;
+            let part = part.map_or_else(|| self.part(place), Ok).map_err(vanished)?;
             let block = chunk::read(self.store(), &part, &chunks.array, pin.as_ref(), &self.budget, &mut cost);
             counters.encoded.fetch_add(cost.encoded, Ordering::Relaxed);
             counters.nanoseconds.fetch_add(cost.decode_nanoseconds, Ordering::Relaxed);

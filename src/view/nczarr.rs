@@ -1,8 +1,8 @@
 //! NCZarr for readers of old: the marks that netcdf-c 4.8.1 to 4.9.0 looks for, beside those of today.
 //!
 //! Those versions know only members of `.zgroup` and `.zarray` in upper case; newer ones and other readers pass over them. They
-//! crash on a data type that they do not know, if a group lists it, and on a scalar; so groups list only what they read, and a
-//! scalar refers to a dimension of length 1. Types of attributes are not repeated, for new ones stop the old reader.
+//! crash on a data type that they do not know, if a group lists it, and on a scalar, and refuse a dataset for a chunk that is longer
+//! than its array; so groups list only what they read, and a scalar refers to a dimension of length 1. Types of attributes are not repeated, for new ones stop the old reader.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -12,9 +12,10 @@ use serde_json::{Map, Value, json};
 /// The dimension that scalars refer to.
 const SCALAR: &str = "_scalar_";
 
-/// Whether the old readers know the type of an array: numbers only.
+/// Whether the old readers know the type of an array (numbers only) and its chunks: none is longer than the array.
 pub fn is_readable(array: &Array) -> bool {
-    array.kept.is_empty() && matches!(array.dtype, DType::Int(_) | DType::UInt(_) | DType::Float(4 | 8))
+    let is_number = matches!(array.dtype, DType::Int(_) | DType::UInt(_) | DType::Float(4 | 8));
+    array.kept.is_empty() && is_number && array.shape.iter().zip(&array.chunks).all(|(length, chunk)| chunk <= length)
 }
 
 /// Whether an array is a scalar of netCDF, by the mark among its attributes.
@@ -51,8 +52,11 @@ pub fn group_members(attributes: &Attributes, survey: Survey<'_>) -> Map<String,
     let is_root = attributes.contains_key("_nczarr_superblock");
     let mut dims: Map<String, Value> = Map::new();
     for (name, length) in mark.get("dimensions").and_then(Value::as_object).into_iter().flatten() {
-        // An unlimited dimension has a length and a flag.
-        dims.insert(name.clone(), length.get("size").unwrap_or(length).clone());
+        // An unlimited dimension has a length and a flag. Without elements the old readers allow neither.
+        let length = length.get("size").unwrap_or(length);
+        if *length != json!(0) {
+            dims.insert(name.clone(), length.clone());
+        }
     }
     if is_root {
         if survey.has_scalars {

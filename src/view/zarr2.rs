@@ -5,11 +5,12 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, Attributes, Group, Node, Order};
+use crate::array::{Array, Attributes, Node, Order};
 use crate::error::Result;
 use crate::format::dtype;
 use crate::format::json::{NonFinite, render};
 use crate::view::nczarr::{self, Survey};
+use crate::view::{Flavour, ome};
 use serde_json::{Map, Value, json};
 
 /// The documents of a node by name. One that cannot be rendered is there, with the reason.
@@ -23,12 +24,12 @@ pub fn documents(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<V
 pub(super) fn members(node: &Node, survey: Survey<'_>) -> Vec<(&'static str, Result<Value>)> {
     let (name, document, attributes) = match node {
         Node::Directory => return Vec::new(),
-        Node::Group(Group { attributes, .. }) => (".zgroup", zgroup(attributes, survey), attributes),
-        Node::Array(array) => (".zarray", zarray(array), &array.attributes),
+        Node::Group(group) => (".zgroup", zgroup(&group.attributes, survey), ome::shown(group, Flavour::Zarr2)),
+        Node::Array(array) => (".zarray", zarray(array), array.attributes.clone()),
     };
     let mut documents = vec![(name, Ok(Value::Object(document)))];
     if attributes.as_ref().map_or(true, |a: &Attributes| !a.is_empty()) {
-        documents.push((".zattrs", attributes.clone().map(Value::Object)));
+        documents.push((".zattrs", attributes.map(Value::Object)));
     }
     documents
 }
@@ -46,7 +47,10 @@ fn zgroup(attributes: &Result<Attributes>, survey: Survey<'_>) -> Map<String, Va
 fn zarray(array: &Array) -> Map<String, Value> {
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
-    put("chunks", json!(array.chunks));
+    // netCDF's scalars have one element along one axis; netcdf-c passes over an array without axes.
+    let scalar = array.shape.is_empty() && nczarr::is_scalar(array);
+    let lengths = |lengths: &[u64]| if scalar { json!([1]) } else { json!(lengths) };
+    put("chunks", lengths(&array.chunks));
     put("compressor", array.kept.compressor.clone().unwrap_or(Value::Null));
     put("dimension_separator", json!(char::from(array.keys.separator)));
     put("dtype", array.kept.dtype.clone().unwrap_or_else(|| dtype::spell(&array.dtype)));
@@ -65,7 +69,7 @@ fn zarray(array: &Array) -> Map<String, Value> {
             Order::F => json!("F"),
         },
     );
-    put("shape", json!(array.shape));
+    put("shape", lengths(&array.shape));
     put("zarr_format", json!(2));
     if let Ok(attributes) = &array.attributes {
         members.extend(nczarr::array_members(attributes));

@@ -5,10 +5,11 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Field, Group, Keys, Node, Order, Style};
+use crate::array::{Array, DType, Field, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
-use crate::format::base64;
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
+use crate::format::{base64, dtype, n5};
+use crate::view::{Flavour, ome};
 use serde_json::{Map, Value, json};
 
 /// The name of the attribute that `dimension_names` says again.
@@ -45,11 +46,11 @@ pub fn consolidated<'a>(root: &Node, nodes: impl IntoIterator<Item = (&'a str, &
 fn members(node: &Node) -> Result<Option<Map<String, Value>>> {
     match node {
         Node::Directory => Ok(None),
-        Node::Group(Group { attributes, .. }) => {
+        Node::Group(group) => {
             let mut members = Map::new();
             members.insert("zarr_format".to_owned(), json!(3));
             members.insert("node_type".to_owned(), json!("group"));
-            members.insert("attributes".to_owned(), Value::Object(attributes.clone()?));
+            members.insert("attributes".to_owned(), Value::Object(ome::shown(group, Flavour::Zarr3)?));
             Ok(Some(members))
         }
         Node::Array(array) => members_of(array).map(Some),
@@ -108,11 +109,23 @@ fn stored_as(array: &Array) -> Result<(Value, Value)> {
     match (&array.dtype, ids.as_slice()) {
         (DType::Object, [Some("vlen-utf8")]) => Ok((json!("string"), json!({"name": "vlen-utf8"}))),
         (DType::Object, [Some("vlen-bytes")]) => Ok((json!("variable_length_bytes"), json!({"name": "vlen-bytes"}))),
+        // Whoever does not know the codec refuses the array by its name; what the numbers are is said all the same.
+        (DType::Object, [Some(n5::VARLENGTH)]) => {
+            let dtype = array.kept.filters.first().and_then(|f| f.get("dtype")).and_then(Value::as_str).unwrap_or_default();
+            let dtype = data_type(&dtype::parse(&json!(dtype))?.dtype)?;
+            Ok((dtype.clone(), named(n5::VARLENGTH, json!({"data_type": dtype, "endian": "little"}))))
+        }
+        (DType::Object, [Some(n5::OBJECT)]) => Ok((json!("variable_length_bytes"), json!({"name": n5::OBJECT}))),
         _ => {
             let kept = array.kept.filters.iter().chain(&array.kept.compressor).cloned().collect();
             Err(Error::unsupported(format!("no Zarr v3 spelling of the codecs that stay: {}", cite(&Value::Array(kept)))))
         }
     }
+}
+
+/// Whether the innermost codec that stays is `id`.
+fn kept_by(array: &Array, id: &str) -> bool {
+    array.kept.filters.first().and_then(|filter| filter.get("id")?.as_str()) == Some(id)
 }
 
 /// Byte order is left out where there is none, as other writers do.
@@ -171,6 +184,7 @@ fn fill_value(array: &Array) -> Result<Value> {
     if array.dtype == DType::Object {
         return Ok(match &array.fill.zarr2 {
             Value::String(text) => json!(text),
+            _ if kept_by(array, n5::VARLENGTH) => json!(0),
             _ => json!(""),
         });
     }

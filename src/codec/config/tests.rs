@@ -81,7 +81,6 @@ fn compression_of_n5() {
     assert_eq!(codecs(json!({"compressionType": "gzip"})).unwrap(), [Codec::GzipOrZlib]);
     let jpeg = codecs(json!({"compression": {"type": "jpeg"}})).unwrap_err();
     assert_eq!((jpeg.kind(), jpeg.reason()), (Kind::Unsupported, "N5 compression \"jpeg\""));
-    assert_eq!(codecs(json!({"codecs": [{"name": "sharding_indexed"}]})).unwrap_err().kind(), Kind::Unsupported);
     for bad in [json!({}), json!({"compression": {}}), json!({"compression": 3}), json!({"compressionType": []})] {
         assert_eq!(codecs(bad).unwrap_err().kind(), Kind::Corrupt);
     }

@@ -92,7 +92,11 @@ impl Client {
         };
         let settings = Settings {
             retry: RetryConfig {
-                backoff: BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(5), base: 2.0 },
+                backoff: BackoffConfig {
+                    init_backoff: Duration::from_millis(100),
+                    max_backoff: Duration::from_secs(5),
+                    base: 2.0,
+                },
                 max_retries: RETRIES,
                 retry_timeout: options.timeout,
             },
@@ -252,8 +256,11 @@ impl Client {
         };
         let trace = Trace::new(Ask::List);
         self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
-            let options =
-                PaginatedListOptions { delimiter: Some(Cow::Borrowed("/")), page_token: token, ..PaginatedListOptions::default() };
+            let options = PaginatedListOptions {
+                delimiter: Some(Cow::Borrowed("/")),
+                page_token: token,
+                ..PaginatedListOptions::default()
+            };
             let prefix = Some(prefix).filter(|p| !p.is_empty());
             let page = self.until(self.deadline(), &trace, pages.list_paginated(prefix, options)).await;
             // A listing that is not there is that of a bucket, which was there.
@@ -322,7 +329,10 @@ impl Client {
             }
             // A good answer to another question than was asked: there are servers that know no ranges.
             Err(e) if range.is_some() && fail::answered(trace) => {
-                let all = self.until(deadline, trace, self.objects.get_opts(path, options(None))).await.map_err(|_| (e.clone(), false))?;
+                let all = self
+                    .until(deadline, trace, self.objects.get_opts(path, options(None)))
+                    .await
+                    .map_err(|_| (e.clone(), false))?;
                 let inside = range.and_then(|range| range.as_range(all.meta.size).ok());
                 match inside.filter(|_| all.meta.size <= NO_RANGES && all.range == (0..all.meta.size)) {
                     Some(inside) => (all, inside),

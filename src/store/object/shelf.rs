@@ -116,7 +116,10 @@ impl Shelf {
     /// What is known of `name`. Directories are told by `directory`.
     pub fn find(&self, name: &[u8]) -> Found {
         let at = |directory| {
-            self.rows.binary_search_by(|r| self.name(r).cmp(name).then(r.directory.cmp(&directory))).ok().and_then(|i| self.rows.get(i))
+            self.rows
+                .binary_search_by(|r| self.name(r).cmp(name).then(r.directory.cmp(&directory)))
+                .ok()
+                .and_then(|i| self.rows.get(i))
         };
         let covered = |directory| self.bound.as_ref().is_none_or(|bound| place(name, directory) <= *bound);
         let file = match at(false) {
@@ -163,7 +166,13 @@ impl Shelf {
     fn meta(&self, row: &Row) -> Meta {
         let start = row.start.saturating_add(u32::from(row.name));
         let version = String::from_utf8_lossy(slice(&self.text, start, usize::from(row.version))).as_ref().into();
-        Meta { kind: ObjectKind::File, size: row.size, modified: time(row.modified), version: Version::Tag(version), seekable: true }
+        Meta {
+            kind: ObjectKind::File,
+            size: row.size,
+            modified: time(row.modified),
+            version: Version::Tag(version),
+            seekable: true,
+        }
     }
 }
 
@@ -209,7 +218,8 @@ mod tests {
     fn duplicates_and_disorder_make_one_listing() {
         let shelf = shelf(&["b", "a/", "c", "b", "a/", "a", "b.x"], false);
         let names: Vec<_> = shelf.listing().unwrap().iter().map(|(n, k)| (n.to_vec(), k)).collect();
-        let expected = [("a", ObjectKind::Directory), ("b", ObjectKind::File), ("b.x", ObjectKind::File), ("c", ObjectKind::File)];
+        let expected =
+            [("a", ObjectKind::Directory), ("b", ObjectKind::File), ("b.x", ObjectKind::File), ("c", ObjectKind::File)];
         assert_eq!(names, expected.map(|(n, k)| (n.as_bytes().to_vec(), k)));
         let both = shelf.find(b"a");
         assert!(both.file.unwrap().is_some() && both.directory == Some(true));

@@ -220,10 +220,7 @@ fn odd(trace: &Trace, reason: String) -> HttpError {
 }
 
 // The bytes of a body; `None` when there are more than `limit`.
-async fn collect(
-    body: object_store::client::HttpResponseBody,
-    limit: usize,
-) -> std::result::Result<Option<Bytes>, HttpError> {
+async fn collect(body: object_store::client::HttpResponseBody, limit: usize) -> std::result::Result<Option<Bytes>, HttpError> {
     use futures_util::StreamExt;
     let mut stream = body.bytes_stream();
     let mut all = Vec::new();

@@ -94,7 +94,7 @@ def check_variable_length(record, directory):
     except OSError:
         return
     for name, payload in (record.varlength_chunks or {}).items():
-        index = [int(part) for part in name.split("/")][:: -1 if record.axes == "n5-native" else 1]
+        index = [int(part) for part in name.split("/")][::-1]
         try:
             with open(view.path(index), "rb") as file:
                 shown = file.read()

@@ -1,0 +1,278 @@
+//! Reading ahead: a reader that opens chunk after chunk is recognised, and the chunks that it will open next are fetched and
+//! decoded by threads of their own, so that the store's latency and the decoding hide behind what the reader does.
+//!
+//! Nobody waits for it: what is read ahead takes at most a part of the cache and of the memory for decoding, a reader that comes
+//! before its turn decodes for itself, and what goes wrong here is told when the chunk is opened.
+
+use super::{Chunks, Place, Vfs};
+use crate::array::Array;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Readers of one array that are told apart.
+const STREAMS: usize = 16;
+
+/// Most chunks read ahead of one reader.
+const DEPTH: usize = 64;
+
+/// Chunks waiting to be read ahead, for the whole mount.
+#[derive(Default)]
+pub struct Ahead {
+    queue: Mutex<VecDeque<Place>>,
+    wake: Condvar,
+    workers: AtomicUsize,
+    /// Chunks that were read ahead.
+    pub fetched: AtomicU64,
+}
+
+/// In which order a reader goes through the chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Order {
+    /// Along the last axis, then the one before it, by number.
+    Grid,
+    /// The same, by the decimal text of the numbers: a shell's `*`, and listings of object stores.
+    Text,
+    /// The same difference of indices each time: along any axis.
+    Step(Vec<i64>),
+}
+
+/// One reader.
+#[derive(Debug)]
+struct Stream {
+    last: Vec<u64>,
+    /// The difference of indices that led to `last`.
+    step: Option<Vec<i64>>,
+    order: Option<Order>,
+    /// How often the order told the next chunk.
+    run: u32,
+    /// The last chunk asked for ahead, and how many chunks that is after `last`.
+    frontier: Option<(Vec<u64>, usize)>,
+}
+
+/// The readers of one array, the latest first.
+#[derive(Debug, Default)]
+pub struct Streams {
+    streams: VecDeque<Stream>,
+}
+
+impl Streams {
+    /// Takes note that `index` was opened, and tells the chunks to read ahead, at most `depth` of them.
+    fn opened(&mut self, grid: &[u64], index: &[u64], depth: usize) -> Vec<Vec<u64>> {
+        let found = self.streams.iter().position(|stream| stream.last == index || stream.follows(grid, index).is_some());
+        let Some(mut stream) = found.and_then(|at| self.streams.remove(at)) else {
+            let step = self.streams.front().and_then(|before| difference(&before.last, index));
+            self.streams.push_front(Stream { last: index.to_vec(), step, order: None, run: 0, frontier: None });
+            self.streams.truncate(STREAMS);
+            return Vec::new();
+        };
+        let mut wanted = Vec::new();
+        if stream.last != index {
+            let order = stream.follows(grid, index);
+            if order != stream.order {
+                (stream.run, stream.frontier) = (0, None);
+            }
+            stream.step = difference(&stream.last, index);
+            stream.run = stream.run.saturating_add(1);
+            stream.last = index.to_vec();
+            let depth = depth.min(2usize.saturating_pow(stream.run.min(16)));
+            let (mut at, mut count) = match stream.frontier.take() {
+                Some((at, count)) if count > 1 => (at, count - 1),
+                _ => (index.to_vec(), 0),
+            };
+            while count < depth
+                && let Some(next) = order.as_ref().and_then(|order| order.next(grid, &at))
+            {
+                wanted.push(next.clone());
+                (at, count) = (next, count + 1);
+            }
+            (stream.frontier, stream.order) = (Some((at, count)), order);
+        }
+        self.streams.push_front(stream);
+        wanted
+    }
+}
+
+impl Stream {
+    /// The order in which `index` comes next; the known one first.
+    fn follows(&self, grid: &[u64], index: &[u64]) -> Option<Order> {
+        let step = self.step.clone().map(Order::Step);
+        let orders = self.order.iter().cloned().chain([Order::Grid, Order::Text]).chain(step);
+        orders.into_iter().find(|order| order.next(grid, &self.last).as_deref() == Some(index))
+    }
+}
+
+impl Order {
+    /// The chunk after `index`; `None` after the last.
+    fn next(&self, grid: &[u64], index: &[u64]) -> Option<Vec<u64>> {
+        let mut next = index.to_vec();
+        let after = match self {
+            Self::Step(step) => {
+                for ((i, d), n) in next.iter_mut().zip(step).zip(grid) {
+                    *i = i.checked_add_signed(*d).filter(|i| i < n)?;
+                }
+                return Some(next);
+            }
+            Self::Grid => |i: u64, n: u64| i.checked_add(1).filter(|i| *i < n),
+            Self::Text => next_text,
+        };
+        for (i, n) in next.iter_mut().zip(grid).rev() {
+            match after(*i, *n) {
+                Some(following) => {
+                    *i = following;
+                    return Some(next);
+                }
+                None => *i = 0,
+            }
+        }
+        None
+    }
+}
+
+/// The number below `n` whose decimal text comes next after that of `i`.
+fn next_text(i: u64, n: u64) -> Option<u64> {
+    if i == 0 {
+        return (n > 1).then_some(1);
+    }
+    if let Some(longer) = i.checked_mul(10).filter(|longer| *longer < n) {
+        return Some(longer);
+    }
+    let mut i = i;
+    while i > 0 {
+        if i % 10 != 9 && i + 1 < n {
+            return Some(i + 1);
+        }
+        i /= 10;
+    }
+    None
+}
+
+fn difference(from: &[u64], to: &[u64]) -> Option<Vec<i64>> {
+    let step: Option<Vec<i64>> =
+        from.iter().zip(to).map(|(a, b)| Some(i64::try_from(*b).ok()? - i64::try_from(*a).ok()?)).collect();
+    step.filter(|step| step.iter().any(|d| *d != 0))
+}
+
+impl Vfs {
+    /// Starts `threads` threads that read ahead. They end with the process.
+    pub fn read_ahead(self: &Arc<Self>, threads: usize) {
+        self.ahead.workers.fetch_add(threads, Ordering::Relaxed);
+        for _ in 0..threads {
+            let vfs = Arc::clone(self);
+            std::thread::spawn(move || {
+                loop {
+                    let place = vfs.ahead.take();
+                    // A panic of a decoder is told to who opens the chunk; this thread lives on.
+                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| vfs.fetch_ahead(&place)));
+                }
+            });
+        }
+    }
+
+    /// Takes note that a chunk was opened, and has the next ones fetched if the order of reading is known.
+    pub(super) fn note_open(&self, place: &Place) {
+        let depth = self.depth(&place.chunks.array);
+        if depth == 0 {
+            return;
+        }
+        let wanted = place.chunks.streams.lock().opened(&place.chunks.array.grid(), &place.path, depth);
+        self.ahead.put(&place.chunks, wanted);
+    }
+
+    /// How many chunks of an array may be read ahead of a reader: as many as the threads can fetch at once, within a quarter of
+    /// the cache and half of the memory for decoding.
+    fn depth(&self, array: &Array) -> usize {
+        let workers = self.ahead.workers.load(Ordering::Relaxed);
+        let Some(bytes) = array.chunk_bytes().filter(|_| workers > 0) else { return 0 };
+        let room = (self.options.cache_size / 4 / bytes.max(1)).min(self.budget.limit() / 2 / bytes.saturating_mul(3).max(1));
+        usize::try_from(room).unwrap_or(DEPTH).min(workers.saturating_mul(2)).min(DEPTH)
+    }
+
+    /// Puts a chunk into the cache. What fails here fails again, with its reason, when the chunk is opened.
+    fn fetch_ahead(&self, place: &Place) {
+        let Some(inode) = place.chunks.places.pack(place.chunks.slot, &place.path) else { return };
+        let Ok(part) = self.part(place) else { return };
+        let version = part.meta.version.clone();
+        if self.cache.contains(inode, Some(&version)) {
+            return;
+        }
+        if self.block_of(inode, place, Some(version), Some(part)).is_ok() {
+            self.ahead.fetched.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Ahead {
+    fn put(&self, chunks: &Arc<Chunks>, wanted: Vec<Vec<u64>>) {
+        if wanted.is_empty() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        for index in wanted {
+            // Readers that went elsewhere leave their wishes behind: the oldest go first.
+            if queue.len() >= DEPTH * 4 {
+                queue.pop_front();
+            }
+            queue.push_back(Place { chunks: chunks.clone(), path: index.into(), pin: None });
+            self.wake.notify_one();
+        }
+    }
+
+    fn take(&self) -> Place {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(place) = queue.pop_front() {
+                return place;
+            }
+            self.wake.wait(&mut queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(grid: &[u64], indices: &[&[u64]]) -> Vec<Vec<u64>> {
+        let mut streams = Streams::default();
+        let mut wanted = Vec::new();
+        for index in indices {
+            wanted.extend(streams.opened(grid, index, 4));
+        }
+        wanted
+    }
+
+    #[test]
+    fn orders_of_numbers() {
+        // sorted(map(str, range(23)))
+        let text = [0, 1, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 2, 20, 21, 22, 3, 4, 5, 6, 7, 8, 9];
+        let mut all = vec![0];
+        while let Some(next) = next_text(*all.last().unwrap(), 23) {
+            all.push(next);
+        }
+        assert_eq!(all, text);
+        assert_eq!((next_text(0, 1), next_text(9, 10), next_text(1, 2)), (None, None, None));
+        assert_eq!(Order::Grid.next(&[2, 3], &[0, 2]), Some(vec![1, 0]));
+        assert_eq!(Order::Grid.next(&[2, 3], &[1, 2]), None);
+        assert_eq!(Order::Step(vec![1, -1]).next(&[2, 3], &[0, 0]), None);
+    }
+
+    #[test]
+    fn a_reader_of_chunk_after_chunk_is_recognised() {
+        assert_eq!(walk(&[1, 9], &[&[0, 3], &[0, 4]]), [[0, 5], [0, 6]]);
+        // Each chunk is asked for once, further ahead the longer the order holds.
+        assert_eq!(walk(&[1, 9], &[&[0, 0], &[0, 1], &[0, 2], &[0, 3]]), [[0, 2], [0, 3], [0, 4], [0, 5], [0, 6], [0, 7]]);
+        // By text, and along the first axis.
+        assert_eq!(walk(&[1, 30], &[&[0, 1], &[0, 10], &[0, 11]])[..2], [[0, 11], [0, 12]]);
+        assert_eq!(walk(&[9, 9], &[&[0, 5], &[1, 5], &[2, 5]]), [[3, 5], [4, 5]]);
+    }
+
+    #[test]
+    fn readers_are_told_apart_and_others_cause_nothing() {
+        assert_eq!(walk(&[50], &[&[0], &[30], &[1], &[31]]), [[2], [3], [32], [33]]);
+        assert!(walk(&[100], &[&[0], &[57], &[3], &[88], &[20]]).is_empty());
+        assert!(walk(&[100], &[&[5], &[5], &[5]]).is_empty());
+        assert_eq!(walk(&[4], &[&[1], &[2]]), [[3]]);
+    }
+}

@@ -1,0 +1,147 @@
+//! The tables of `docs/formats.md`, row by row: the page says what the parsers do.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
+
+use chunkmount::array::{Array, Node};
+use chunkmount::error::Result;
+use chunkmount::format::{self, Context, Documents};
+use chunkmount::view::{self, nczarr::Survey};
+use serde_json::{Map, Value, json};
+
+const PAGE: &str = include_str!("../docs/formats.md");
+
+/// The rows of the table after the mark `checked: what`; a `|` within code is part of it.
+fn rows(what: &str) -> Vec<Vec<String>> {
+    let mark = format!("<!-- checked: {what} -->\n");
+    let (_, table) = PAGE.split_once(&mark).unwrap_or_else(|| panic!("no table of {what}"));
+    let rows: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).skip(2).map(cells).collect();
+    assert!(!rows.is_empty(), "{what}");
+    rows
+}
+
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut code = false;
+    for c in line.chars().skip(1) {
+        match c {
+            '`' => code = !code,
+            '|' if !code => cells.push(String::new()),
+            _ => cells.last_mut().unwrap().push(c),
+        }
+    }
+    cells.iter().map(|cell| cell.trim().to_owned()).collect()
+}
+
+/// Every table of the page is checked by something.
+#[test]
+fn no_table_is_forgotten() {
+    let marks: Vec<_> = PAGE.lines().filter_map(|l| l.strip_prefix("<!-- checked: ")?.strip_suffix(" -->")).collect();
+    let source = include_str!("formats.rs");
+    for mark in &marks {
+        assert!(source.contains(&format!("rows(\"{mark}\")")), "{mark}");
+    }
+    let tables = PAGE.lines().filter(|l| l.starts_with("| ---")).count();
+    assert_eq!(tables, marks.len(), "a table without a mark");
+}
+
+fn detect(name: &'static str, document: &Value) -> Result<Array> {
+    let documents = Documents::from([(name, Ok(document.to_string().into_bytes()))]);
+    match format::detect(&documents, &Context::default())? {
+        Node::Array(array) => Ok(*array),
+        other => panic!("{document}: {other:?}"),
+    }
+}
+
+fn with(base: &Value, members: &[(&str, Value)]) -> Value {
+    let mut document = base.clone();
+    for (name, value) in members {
+        document[*name] = value.clone();
+    }
+    document
+}
+
+fn zarr2(members: &[(&str, Value)]) -> Result<Array> {
+    let base = json!({"zarr_format": 2, "shape": [7, 9], "chunks": [4, 4], "dtype": "<u2", "fill_value": null, "order": "C",
+        "filters": null, "compressor": null});
+    detect(".zarray", &with(&base, members))
+}
+
+fn n5(members: &[(&str, Value)]) -> Result<Array> {
+    let base = json!({"dimensions": [7, 9], "blockSize": [4, 4], "dataType": "uint16", "compression": {"type": "raw"}});
+    detect("attributes.json", &with(&base, members))
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// What a table says becomes of a codec, against what became of it.
+fn check_codec(row: &[String], found: Result<Array>, nothing_to_undo: bool) {
+    let (name, says) = (&row[0], row[2].as_str());
+    match (says.split([':', ',']).next().unwrap(), found) {
+        ("removed", Ok(array)) => {
+            assert!(array.kept.is_empty(), "{name} stays");
+            assert!(nothing_to_undo || !array.stored.chain.is_empty(), "{name}: nothing is undone");
+        }
+        ("stays", Ok(array)) => assert!(!array.kept.is_empty(), "{name} is removed"),
+        ("refused", Err(e)) => {
+            let reason = says.strip_prefix("refused: ").unwrap();
+            assert!(e.to_string().contains(reason), "{name}: {e}");
+        }
+        (says, found) => panic!("{name}: {says}, but {found:?}"),
+    }
+}
+
+/// What the documents of an array call its type, in both versions; `None` where one has no spelling.
+fn types(array: Array) -> (Option<Value>, Option<Value>) {
+    let node = Node::Array(Box::new(array));
+    let zarr2 = view::zarr2::documents(&node, Survey::ALL).into_iter().find(|(name, _)| *name == ".zarray");
+    let zarr2: Option<Map<String, Value>> = zarr2.and_then(|(_, content)| serde_json::from_slice(&content.ok()?).ok());
+    let zarr3 = view::zarr3::document(&node).ok().flatten();
+    let zarr3: Option<Map<String, Value>> = zarr3.and_then(|content| serde_json::from_slice(&content).ok());
+    (zarr2.and_then(|m| m.get("dtype").cloned()), zarr3.and_then(|m| m.get("data_type").cloned()))
+}
+
+fn spelling(cell: &str) -> Option<Value> {
+    (cell != "no spelling").then(|| parsed(cell))
+}
+
+fn check_type(row: &[String], found: Result<Array>) {
+    if let Some(reason) = row[1].strip_prefix("refused: ") {
+        let e = found.unwrap_err();
+        assert!(e.to_string().contains(reason), "{}: {e}", row[0]);
+        return;
+    }
+    assert_eq!(types(found.unwrap()), (spelling(&row[1]), spelling(&row[2])), "{}", row[0]);
+}
+
+#[test]
+fn codecs_of_zarr_version_2() {
+    for row in rows("zarr2 codec") {
+        let codec = parsed(&row[1]);
+        check_codec(&row, zarr2(&[("compressor", codec.clone())]), row[0] == "bitround");
+        check_codec(&row, zarr2(&[("filters", json!([codec]))]), row[0] == "bitround");
+    }
+}
+
+#[test]
+fn data_types_of_zarr_version_2() {
+    for row in rows("zarr2 dtype") {
+        check_type(&row, zarr2(&[("dtype", parsed(&row[0]))]));
+    }
+    for row in rows("zarr2 object filter") {
+        let array = zarr2(&[("dtype", json!("|O")), ("filters", json!([parsed(&row[1])]))]).unwrap();
+        assert_eq!(array.kept.filters.len(), 1, "{}", row[0]);
+        assert_eq!(types(array), (Some(json!("|O")), spelling(&row[2])), "{}", row[0]);
+    }
+}
+
+#[test]
+fn n5_datasets() {
+    for row in rows("n5 compression") {
+        check_codec(&row, n5(&[("compression", parsed(&row[1]))]), row[0] == "raw");
+    }
+    for row in rows("n5 dataType") {
+        check_type(&row, n5(&[("dataType", parsed(&row[0]))]));
+    }
+}

@@ -1,0 +1,49 @@
+"""Every codec and data type that a store of the test data uses is on the page that says what is read."""
+
+import json
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+
+
+def documents(base, name):
+    for path in base.rglob(name):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            yield path, document
+
+
+def names(value, key):
+    """The values of `key` in all objects within `value`."""
+    if isinstance(value, dict):
+        if isinstance(value.get(key), str):
+            yield value[key]
+        value = list(value.values())
+    if isinstance(value, list):
+        for member in value:
+            yield from names(member, key)
+
+
+def test_codecs_of_zarr_version_2(corpus):
+    missing = set()
+    for path, document in documents(corpus.base, ".zarray"):
+        used = names([document.get("compressor"), document.get("filters")], "id")
+        missing.update((name, str(path)) for name in used if f'"id": "{name.removeprefix("numcodecs.")}"' not in PAGE)
+    assert not missing
+
+
+def test_compressions_and_types_of_n5(corpus):
+    missing = set()
+    for path, document in documents(corpus.base, "attributes.json"):
+        if "dimensions" not in document or not isinstance(document.get("dataType"), str):
+            continue
+        compression = document.get("compression", document.get("compressionType"))
+        name = compression.get("type") if isinstance(compression, dict) else compression
+        if name is not None and f'"type": "{name}"' not in PAGE and f'`"{name}"`' not in PAGE:
+            missing.add((name, str(path)))
+        if f'`"{document["dataType"]}"`' not in PAGE:
+            missing.add((document["dataType"], str(path)))
+    assert not missing

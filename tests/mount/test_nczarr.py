@@ -1,0 +1,287 @@
+"""`--nczarr`: netcdf-c shows any source with named dimensions.
+
+The wheel (NCZarr of today) and the distribution's ncdump (NCZarr of 4.9.0) are asked; what is expected follows from the
+stores as other software wrote them, by the rules of the NCZarr specification.
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from support import data
+from support.reading import View, attributes, difference
+
+CORPUS = data.stores()
+READER = Path(__file__).parent / "support" / "read_netcdf.py"
+HUGE = 1 << 24
+
+
+def stores():
+    for store, about in sorted(CORPUS.stores.items()):
+        record = CORPUS.records[store][0]
+        pure = record.format in ("n5", "zarr2") or store.startswith("nczarr/") and "pure" in store
+        # A dataset that is an array has no group for netCDF to open.
+        if about["container"] == "dir" and pure and not (len(CORPUS.records[store]) == 1 and not record.array):
+            yield store
+
+
+def netcdf(where, out, mode="nczarr,file"):
+    run = subprocess.run([sys.executable, READER, f"file://{where}#mode={mode}", out], capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, f"netcdf-c: status {run.returncode}\n{run.stderr[-2000:]}"
+    return pickle.loads(Path(out).read_bytes())
+
+
+def ncdump(where, *options):
+    run = subprocess.run(["ncdump", *options, f"file://{where}#mode=nczarr,file"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, f"ncdump: status {run.returncode} {run.stderr[-500:]}"
+    return run.stdout
+
+
+def shown(view):
+    """Every array that the mount shows, by path, and by its own documents."""
+    found = {}
+    for document in sorted(view.where.rglob(".zarray")):
+        path = str(document.parent.relative_to(view.where))
+        try:
+            found[path] = (json.loads(document.read_text()), attributes(document.parent))
+        except OSError:
+            found[path] = None
+    return found
+
+
+def is_netcdf(array):
+    """Whether netCDF has the type, and the order, of an array."""
+    if array is None:
+        return False
+    meta, _ = array
+    plain = isinstance(meta["dtype"], str) and not meta["filters"] and not meta["compressor"]
+    if not plain or (meta["order"] == "F" and len(meta["shape"]) > 1):
+        return False
+    dtype = np.dtype(meta["dtype"])
+    if dtype.kind == "S":
+        return meta["fill_value"] in (None, "") or dtype.itemsize == 1 and meta["dtype"][0] == ">"
+    return dtype.kind in "iu" or dtype.kind == "f" and dtype.itemsize > 2
+
+
+def dimensions(arrays):
+    """The names of the axes of each array: its own, unless arrays of the same group disagree."""
+    lengths = {}
+
+    def own(path):
+        meta, attrs = arrays[path]
+        names = attrs.get("_ARRAY_DIMENSIONS") or []
+        names = names if len(names) == len(meta["shape"]) else [None] * len(meta["shape"])
+        return list(zip(names, meta["shape"]))
+
+    for path in arrays:
+        for name, length in own(path):
+            lengths.setdefault((path.rpartition("/")[0], name), set()).add(length)
+
+    def name(path, name, length):
+        agreed = name and len(lengths[path.rpartition("/")[0], name]) == 1
+        return name if agreed else f"_Anonymous_Dim_{length}"
+
+    scalar = lambda path: "scalar" in arrays[path][1]["_nczarr_array"]  # noqa: E731
+    return {path: [] if scalar(path) else [name(path, *axis) for axis in own(path)] for path in arrays}
+
+
+@pytest.mark.parametrize("store", list(stores()))
+def test_netcdf_reads_any_store(store, corpus, mount, room):
+    view = mount(corpus.path(store), "--nczarr")
+    records = {record.array: record for record in corpus.records[store]}
+    arrays = {path: array for path, array in shown(view).items() if is_netcdf(array) and path[:1].isalnum()}
+    huge = [path for path, (meta, _) in arrays.items() if np.prod(meta["shape"], dtype=object) > HUGE]
+    if huge:
+        names = [name for path in huge for name in dimensions(arrays)[path]]
+        assert all(name in ncdump(view.where, "-h") for name in names)
+        return
+    found = netcdf(view.where, room / "found")
+    problems = [f"{path} is not there" for path in arrays if path not in found["variables"]]
+    problems += [f"{path} should not be there" for path in found["variables"] if path not in arrays]
+    names = dimensions(arrays)
+    compared = 0
+    for path in arrays.keys() & found["variables"].keys():
+        have, record = found["variables"][path], records.get(path)
+        if have["dimensions"] != names[path]:
+            problems.append(f"{path}: dimensions {have['dimensions']}, truth {names[path]}")
+        if record is None or not record.has_values or record.undefined_region or record.region:
+            continue
+        values = np.asarray(have["values"])
+        if have["dtype"] == "str":
+            values = np.array([text.encode("utf-8", "surrogateescape") for text in values.ravel()]).reshape(values.shape)
+        wrong = [difference(values, np.asarray(want, values.dtype) if have["dtype"] == "str" else want) for want in record.accepted()]
+        if all(wrong):
+            problems.append(f"{path}: {wrong[0]}")
+        compared += 1
+    assert not problems, "\n".join(problems[:40])
+    assert compared or not any(record.has_values and is_netcdf(arrays.get(path)) for path, record in records.items())
+    header = ncdump(view.where, "-h")
+    assert header.startswith("netcdf ")
+
+
+@pytest.mark.parametrize("store", ["zarr2/tree.zarr", "n5/java.n5"])
+def test_without_the_flag_nothing_is_invented(store, corpus, mount):
+    view = mount(corpus.path(store))
+    for name in data.entries(view.where):
+        if Path(name).name in (".zgroup", ".zarray", ".zattrs"):
+            assert "nczarr" not in (view.where / name).read_text(errors="replace").lower()
+
+
+def written(group, name, shape, chunks, dtype="<i4", names=None, **options):
+    array = group.create_array(name, shape=shape, chunks=chunks, dtype=dtype, dimension_names=None, **options)
+    values = (np.arange(np.prod(shape, dtype=int)).reshape(shape) + 1).astype(dtype)
+    array[...] = values
+    if names:
+        array.attrs["_ARRAY_DIMENSIONS"] = names
+    return values
+
+
+def hierarchy(room):
+    """A dataset with everything that needs a decision."""
+    root = zarr.create_group(str(room / "source"), zarr_format=2)
+    values = {"v": written(root, "v", (4, 6), (2, 3), names=["y", "x"]), "w": written(root, "w", (6,), (6,), "<f8", ["x"])}
+    values["two"] = written(root, "two", (4, 5), (4, 5), names=["y", "z"])
+    values["three"] = written(root, "three", (7, 6), (7, 6), names=["z", "x"])
+    values["bare"] = written(root, "bare", (4, 4), (2, 2))
+    values["point"] = written(root, "point", (), (), names=None)
+    inner = root.create_group("g one").create_group("deep")
+    values["g one/deep/v"] = written(inner, "v", (9,), (20,), "<u2", ["y"])
+    for name, dtype in (("complex", "<c8"), ("flags", "|b1"), ("half", "<f2"), ("when", "<M8[s]"), ("text", "<U3")):
+        root.create_array(name, shape=(3,), chunks=(3,), dtype=dtype)
+    written(root, "-illegal", (3,), (3,))
+    root.attrs.update({"empty": [], "mixed": [1, "a"], "half": [1, 2.5], "large": [1, 5_000_000_000], "nothing": None, "u": "µ"})
+    return values
+
+
+def test_names_types_scalars_and_what_is_left_out(mount, room):
+    values = hierarchy(room)
+    view = mount(room / "source", "--nczarr")
+    found = netcdf(view.where, room / "found")
+    assert set(found["variables"]) == set(values)
+    for path, want in values.items():
+        assert not difference(np.asarray(found["variables"][path]["values"]), want), path
+    names = {path: variable["dimensions"] for path, variable in found["variables"].items()}
+    assert names == {
+        "v": ["y", "x"],
+        "w": ["x"],
+        "two": ["y", "_Anonymous_Dim_5"],  # `z` is 5 here
+        "three": ["_Anonymous_Dim_7", "x"],  # and 7 there
+        "bare": ["_Anonymous_Dim_4"] * 2,
+        "point": [],
+        "g one/deep/v": ["y"],
+    }
+    lengths = {name: length for name, (length, unlimited) in found["dimensions"].items() if name != "_scalar_"}
+    assert lengths == {"y": 4, "x": 6, "_Anonymous_Dim_4": 4, "_Anonymous_Dim_5": 5, "_Anonymous_Dim_7": 7, "g one/deep/y": 9}
+    attrs = found["attributes"]
+    assert (attrs["@empty"], attrs["@mixed"], attrs["@nothing"], attrs["@u"]) == ("[]", '[1,"a"]', "null", "µ")
+    assert attrs["@half"].tolist() == [1, 2.5] and attrs["@large"].tolist() == [1, 5_000_000_000]
+    log = view.text()
+    for name in ("complex", "flags", "half", "when", "text", "-illegal"):
+        assert log.count(f"{name}: not listed for netCDF") == 1, log
+    # Zarr's own readers see all of it.
+    group = zarr.open_group(str(view.where), mode="r", zarr_format=2)
+    assert group["half"].dtype == np.float16 and group["point"][...].item() == 1
+    for path, want in values.items():
+        assert np.array_equal(group[path][...].reshape(want.shape), want), path
+
+
+def test_the_distribution_prints_values_and_dimensions(mount, room):
+    """netcdf-c 4.9.0 stops at attributes and chunks that newer releases read; what it can read is listed for it."""
+    root = zarr.create_group(str(room / "source"), zarr_format=2)
+    written(root, "v", (4, 6), (2, 3), names=["y", "x"])
+    written(root, "wide", (4,), (9,), names=["y"])
+    written(root, "point", (), ())
+    written(root.create_group("g"), "w", (3,), (3,), "<f8", ["t"])
+    root.create_array("none", shape=(0,), chunks=(1,), dtype="<i4")
+    root.create_array("complex", shape=(3,), chunks=(3,), dtype="<c8")
+    text = " ".join(ncdump(mount(room / "source", "--nczarr").where).split())
+    for part in ("y = 4 ;", "x = 6 ;", "int v(y, x) ;", "int point ;", "point = 1 ;", "double w(t) ;", "w = 1, 2, 3 ;"):
+        assert part in text, text
+    assert "v = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10," in text
+    assert "wide" not in text.replace("_nczarr_group", "") or "int wide" not in text
+
+
+def test_a_dataset_with_marks_keeps_them(corpus, mount, room):
+    with_flag, without = mount(data.SAMPLE_ZIP, "--nczarr"), mount(data.SAMPLE_ZIP)
+    for name in data.entries(without.where):
+        if Path(name).name in (".zgroup", ".zarray", ".zattrs"):
+            assert (with_flag / name).read_bytes() == (without / name).read_bytes(), name
+    found = netcdf(with_flag.where, room / "found")
+    assert found["dimensions"]["time"] == (5, True)
+
+
+def test_arrays_without_a_group_get_one(corpus, mount, room):
+    """tensorstore writes no groups."""
+    assert not list(corpus.path("zarr2/tensorstore.zarr").glob(".zgroup"))
+    found = netcdf(mount(corpus.path("zarr2/tensorstore.zarr"), "--nczarr").where, room / "found")
+    assert found["variables"]
+
+
+def test_a_source_named_as_netcdf_does(mount, room):
+    """`mode=nczarr` is NCZarr, `mode=zarr` pure Zarr, `noxarray` takes no names from _ARRAY_DIMENSIONS; none of them is N5."""
+    root = zarr.create_group(str(room / "source"), zarr_format=2)
+    written(root, "v", (4, 6), (2, 3), names=["y", "x"])
+    url = f"file://{room}/source"
+    found = netcdf(mount(url + "#mode=nczarr,file").where, room / "found")
+    assert found["variables"]["v"]["dimensions"] == ["y", "x"]
+    found = netcdf(mount(url + "#mode=nczarr,noxarray,file").where, room / "found")
+    assert found["variables"]["v"]["dimensions"] == ["_Anonymous_Dim_4", "_Anonymous_Dim_6"]
+    for mode in ("zarr,file", "xarray,file", "file"):
+        assert "nczarr" not in (mount(f"{url}#mode={mode}") / ".zgroup").read_text().lower()
+    (room / "n5").mkdir()
+    (room / "n5" / "attributes.json").write_text('{"n5": "4.0.0"}')
+    assert not (mount(f"file://{room}/n5#mode=zarr,file") / ".zgroup").exists()
+    assert (mount(f"file://{room}/n5#mode=file") / ".zgroup").exists()
+
+
+def test_consolidated_metadata_has_the_same_marks(mount, room):
+    hierarchy(room)
+    zarr.consolidate_metadata(str(room / "source"), zarr_format=2)
+    view = mount(room / "source", "--nczarr")
+    listed = json.loads((view / ".zmetadata").read_text())["metadata"]
+    for key in (".zattrs", "v/.zattrs", "point/.zarray", "g one/deep/v/.zattrs"):
+        assert listed[key] == json.loads((view / key).read_text()), key
+
+
+def test_zarr_3_has_the_marks_of_the_specification(mount, room):
+    """No released netcdf-c reads these."""
+    values = hierarchy(room)
+    view = mount(room / "source", "--nczarr", "--zarr", "3")
+    root = json.loads((view / "zarr.json").read_text())["attributes"]
+    assert root["_nczarr_superblock"] == {"version": "2.0.0"}
+    assert {"name": "y", "size": 4, "unlimited": 0} in root["_nczarr_group"]["dimensions"]
+    assert root["_nczarr_group"]["subgroups"] == ["g one"]
+    types = {item["name"]: item["configuration"]["type"] for item in root["_nczarr_attrs"]["attribute_types"]}
+    assert (types["half"], types["large"], types["u"], types["_nczarr_group"]) == ("float64", "int64", "char", "json")
+    inner = json.loads((view / "g one" / "deep" / "v" / "zarr.json").read_text())
+    assert inner["attributes"]["_nczarr_array"] == {"dimension_references": ["/g one/deep/y"]}
+    group = zarr.open_group(str(view.where), mode="r", zarr_format=3)
+    for path, want in values.items():
+        assert np.array_equal(group[path][...], want), path
+
+
+def test_a_subtree_that_may_not_be_read_is_no_absence(mount, room):
+    import os
+    import shutil
+
+    root = zarr.create_group(str(room / "source"), zarr_format=2)
+    written(root, "v", (4,), (4,))
+    written(root, "secret", (4,), (4,))
+    (room / "source" / "secret").chmod(0)
+    if os.geteuid() == 0:
+        setpriv = shutil.which("setpriv")
+        assert setpriv
+        prefix = [setpriv, "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        (room / "mnt").mkdir()
+        os.chown(room / "mnt", 65534, 65534)
+        view = mount(room / "source", "--nczarr", where=room / "mnt", prefix=prefix)
+        read = subprocess.run([*prefix, "cat", room / "mnt" / ".zattrs"], capture_output=True, text=True)
+        assert read.returncode != 0 and "Permission denied" in read.stderr
+        assert "secret" in view.text()
