@@ -36,7 +36,7 @@ const HEADS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 const LANES: usize = 16;
 
 /// Most pages without a new name that a listing may have in a row.
-const IDLE_PAGES: u32 = 1000;
+const IDLE_PAGES: u32 = 300;
 
 /// Where objects are.
 #[derive(Debug, Clone, PartialEq, Eq)]

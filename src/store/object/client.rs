@@ -295,7 +295,7 @@ impl Client {
                 let read = self.read_once(path, range.as_ref(), tag, into, accept, &trace, deadline).await;
                 match read {
                     Err((e, true)) if again < REREADS && Instant::now() < deadline => {
-                        again += 1;
+                        again = again.saturating_add(1);
                         log::debug!("{path}: {}; asked again", e.reason());
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }

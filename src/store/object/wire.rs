@@ -251,7 +251,8 @@ fn check_page(body: &[u8]) -> std::result::Result<(), &'static str> {
     };
     let tail = rest.trim_end();
     let closed = tail.strip_suffix('>').and_then(|t| t.trim_end().strip_suffix(root)).is_some_and(|t| t.ends_with("</"));
-    if !closed && !(tail.ends_with("/>") && tail.matches('<').count() == 1) {
+    let is_empty = tail.ends_with("/>") && tail.matches('<').count() == 1;
+    if !closed && !is_empty {
         return Err("a listing that is cut");
     }
     let goes_on = element(tail, "IsTruncated").is_some_and(|word| word.trim().eq_ignore_ascii_case("true"));
