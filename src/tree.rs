@@ -12,7 +12,7 @@ use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents};
 use crate::limits;
-use crate::store::{Key, Listing, Meta, ObjectKind, Range, Store};
+use crate::store::{Key, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -165,28 +165,6 @@ impl Tree {
     /// The options.
     pub fn options(&self) -> &Options {
         &self.options
-    }
-
-    /// What is known of the file or directory at `key`: from consolidated metadata where it is believed, or from the store.
-    ///
-    /// # Errors
-    /// As [`Store::head`].
-    pub fn head(&self, key: &Key) -> Result<Meta> {
-        match self.told.directory(key) {
-            Some(meta) => Ok(meta),
-            None => self.store.head(key),
-        }
-    }
-
-    /// The names in the directory `key`. Where the store has no listings, those that consolidated metadata tells.
-    ///
-    /// # Errors
-    /// As [`Store::list`].
-    pub fn list(&self, key: &Key) -> Result<Listing> {
-        match self.store.list(key) {
-            Err(e) if e.kind() == Kind::Unsupported => self.told.children(key).unwrap_or(Err(e)),
-            listing => listing,
-        }
     }
 
     /// Opens the directory `key`, whose parent tells it `above`.
@@ -507,26 +485,6 @@ impl Tree {
             }
         }
         false
-    }
-
-    /// Opens the directory at `path` below `root`; `opened` holds what those on the way to it tell.
-    fn open_path(&self, root: &Directory, path: &str, opened: &mut HashMap<String, Below>) -> Result<Directory> {
-        if path.is_empty() {
-            return self.open(&root.key, &Below::default());
-        }
-        let mut below = root.below.clone();
-        for (at, _) in path.match_indices('/') {
-            let way = path.get(..at).unwrap_or_default();
-            below = match opened.get(way) {
-                Some(below) => below.clone(),
-                None => {
-                    let below = self.open(&root.key.join(way)?, &below)?.below;
-                    opened.insert(way.to_owned(), below.clone());
-                    below
-                }
-            };
-        }
-        self.open(&root.key.join(path)?, &below)
     }
 }
 

@@ -6,113 +6,36 @@
 //! errors (see `object/fail.rs`). A version is the entity tag, or time and size where there is none; reads are pinned to it.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+mod address;
 mod client;
 mod credentials;
 mod fail;
+mod names;
+mod open;
 mod shelf;
 mod wire;
 
+pub use address::{Address, Options, Service};
+pub use open::open;
+
 use super::{Entered, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
-use client::{Client, Page};
+use client::Client;
 use lru::LruCache;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectMeta};
 use parking_lot::Mutex;
 use shelf::Shelf;
-use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Most memory for listings that are kept, in bytes: those of some three million objects.
-const SHELVES: usize = 256 << 20;
-
 /// Most answers about single objects that are kept.
 const HEADS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
 /// Requests under way at a time when reading ahead: each waits some tens of milliseconds for the network.
-const LANES: usize = 16;
-
-/// Most pages without a new name that a listing may have in a row.
-const IDLE_PAGES: u32 = 300;
-
-/// Where objects are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Service {
-    /// Amazon's S3, or a service that speaks like it.
-    S3 {
-        /// The bucket.
-        bucket: String,
-        /// Where the service is; Amazon where none is named.
-        endpoint: Option<String>,
-        /// The region.
-        region: Option<String>,
-    },
-    /// Google Cloud Storage.
-    Google {
-        /// The bucket.
-        bucket: String,
-    },
-    /// Azure Blob Storage.
-    Azure {
-        /// The URL of the container, in one of the forms that the library knows.
-        url: String,
-        /// The same, as a person says it.
-        name: String,
-    },
-    /// A web server.
-    Web {
-        /// Scheme, host and port.
-        base: String,
-    },
-}
-
-/// A place in an object store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
-    /// The service.
-    pub service: Service,
-    /// The key of an object, or what keys have before a slash; without one at its ends.
-    pub key: String,
-    /// The profile that the URL names.
-    pub profile: Option<String>,
-}
-
-impl Address {
-    /// The place of `key`, as a person says it.
-    fn name(&self, key: &str) -> String {
-        let place = match &self.service {
-            Service::S3 { bucket, .. } => format!("s3://{bucket}"),
-            Service::Google { bucket } => format!("gs://{bucket}"),
-            Service::Azure { name, .. } => name.clone(),
-            Service::Web { base } => base.clone(),
-        };
-        if key.is_empty() { place } else { format!("{place}/{key}") }
-    }
-}
-
-/// How an object store is asked.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// The profile in the shared configuration files.
-    pub profile: Option<String>,
-    /// The region; found out where none is named.
-    pub region: Option<String>,
-    /// Where the service is.
-    pub endpoint: Option<String>,
-    /// Ask without credentials.
-    pub unsigned: bool,
-    /// Pay for the requests.
-    pub requester_pays: bool,
-    /// The time that a request may take, with its repetitions.
-    pub timeout: Duration,
-    /// Keep no answer for longer; for ever where none is given.
-    pub refresh: Option<Duration>,
-    /// Names by one of which a directory is told where nothing can be listed.
-    pub documents: &'static [&'static str],
-}
+const LANES: usize = 32;
 
 /// What is at an address.
 pub enum Found {
@@ -143,34 +66,6 @@ struct Shelves {
     weight: usize,
 }
 
-/// Opens what is at `address`. `object_first` where it is more likely an object than a directory.
-///
-/// # Errors
-/// [`Kind::NotFound`] where there is nothing; others by their meaning, naming the endpoint.
-pub fn open(address: Address, options: &Options, object_first: bool) -> Result<Found> {
-    let client = Client::new(&address, options, None)?;
-    let remote = Remote::new(client, Arc::new(address), options);
-    let told = |e: Error, remote: &Remote| match e.kind() {
-        Kind::NotFound => Error::new(e.kind(), "nothing is there"),
-        _ => Error::new(e.kind(), format!("{}: {}", remote.client.endpoint, e.reason())),
-    };
-    let e = match remote.first(object_first) {
-        Ok(object) => return remote.found(object),
-        Err(e) => e,
-    };
-    // A bucket of another region is refused by most, and they say where it is.
-    let region = remote.client.counters.region.lock().clone();
-    let other = region.filter(|region| remote.client.guessed && remote.client.region.as_ref() != Some(region));
-    let Some(region) = other else { return Err(told(e, &remote)) };
-    log::info!("{}: the bucket is in {region}", remote.client.endpoint);
-    let client = Client::new(&remote.address, options, Some(region))?;
-    let remote = Remote::new(client, Arc::clone(&remote.address), options);
-    match remote.first(object_first) {
-        Ok(object) => remote.found(object),
-        Err(e) => Err(told(e, &remote)),
-    }
-}
-
 impl Remote {
     fn new(client: Client, address: Arc<Address>, options: &Options) -> Self {
         let prefix = if address.key.is_empty() { String::new() } else { format!("{}/", address.key) };
@@ -184,52 +79,6 @@ impl Remote {
             shelves: Mutex::new(Shelves { kept: LruCache::unbounded(), weight: 0 }),
             heads: Mutex::new(LruCache::new(HEADS)),
         }
-    }
-
-    /// Whether there is an object at the address; else there are names below it.
-    fn first(&self, object_first: bool) -> Result<bool> {
-        let path = self.path(&self.address.key)?;
-        let object = || match self.client.head(&path) {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == Kind::NotFound => Ok(false),
-            Err(e) => Err(e),
-        };
-        let object_first = object_first && !self.address.key.is_empty();
-        if object_first && object()? {
-            return Ok(true);
-        }
-        let unlisted = match self.shelf(&Key::root()) {
-            // An empty bucket is an empty directory.
-            Ok(shelf) if !shelf.is_empty() || shelf.marked || self.prefix.is_empty() => return Ok(false),
-            Ok(_) if object_first || !object()? => return Err(Error::not_found()),
-            Ok(_) => return Ok(true),
-            Err(e) if e.kind() == Kind::Denied || e.kind() == Kind::Unsupported => e,
-            Err(e) => return Err(e),
-        };
-        // Not to be listed: what opens by name will do.
-        let document = self.has_document(&Key::root());
-        if matches!(document, Ok(true)) {
-            log::warn!("{}: {}", self.name(), unlisted.reason());
-            return Ok(false);
-        }
-        if !self.address.key.is_empty() && !object_first && matches!(object(), Ok(true)) {
-            return Ok(true);
-        }
-        match document {
-            Err(e) if unlisted.kind() == Kind::Unsupported => Err(e),
-            _ if unlisted.kind() == Kind::Unsupported => Err(Error::not_found()),
-            _ => Err(unlisted),
-        }
-    }
-
-    fn found(mut self, object: bool) -> Result<Found> {
-        if !object {
-            return Ok(Found::Directory(self));
-        }
-        let (folder, name) = self.address.key.rsplit_once('/').unwrap_or(("", &self.address.key));
-        let key = Key::root().join(name)?;
-        self.prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
-        Ok(Found::Object(self, key))
     }
 
     // What a whole key is called by the library.
@@ -250,100 +99,6 @@ impl Remote {
     fn directory(&self, modified: Option<SystemTime>) -> Meta {
         let version = Version::Tag("directory".into());
         Meta { kind: ObjectKind::Directory, size: 0, modified: modified.unwrap_or(self.opened), version, seekable: true }
-    }
-
-    // The listing of a directory, if one is kept: all of it, or the first page.
-    fn kept(&self, key: &Key) -> Option<Arc<Shelf>> {
-        let mut shelves = self.shelves.lock();
-        let (when, shelf) = shelves.kept.get(key)?;
-        self.is_fresh(*when).then(|| Arc::clone(shelf))
-    }
-
-    fn keep(&self, key: &Key, when: Instant, shelf: Shelf) -> Arc<Shelf> {
-        let shelf = Arc::new(shelf);
-        let mut shelves = self.shelves.lock();
-        shelves.weight = shelves.weight.saturating_add(shelf.weight());
-        if let Some((_, (_, old))) = shelves.kept.push(key.clone(), (when, Arc::clone(&shelf))) {
-            shelves.weight = shelves.weight.saturating_sub(old.weight());
-        }
-        while shelves.weight > SHELVES {
-            let Some((_, (_, old))) = shelves.kept.pop_lru() else { break };
-            shelves.weight = shelves.weight.saturating_sub(old.weight());
-        }
-        shelf
-    }
-
-    // At least the first page of a directory.
-    fn shelf(&self, key: &Key) -> Result<Arc<Shelf>> {
-        if let Some(shelf) = self.kept(key) {
-            return Ok(shelf);
-        }
-        let when = Instant::now();
-        let mut shelf = Shelf::default();
-        shelf.next = self.page(key, None, &mut shelf)?;
-        let goes_on = shelf.next.is_some();
-        shelf.finish(goes_on);
-        Ok(self.keep(key, when, shelf))
-    }
-
-    // The whole of a directory.
-    fn whole(&self, key: &Key) -> Result<Arc<Shelf>> {
-        if let Some(shelf) = self.kept(key).filter(|shelf| shelf.is_whole()) {
-            return Ok(shelf);
-        }
-        let when = Instant::now();
-        let mut shelf = Shelf::default();
-        let mut tokens = HashSet::new();
-        let mut idle = 0_u32;
-        let mut next = self.page(key, None, &mut shelf)?;
-        let mut length = shelf.len();
-        while let Some(token) = next {
-            if !tokens.insert(token.clone()) {
-                return Err(Error::new(Kind::Unavailable, "the server gave the same page of the listing again"));
-            }
-            next = self.page(key, Some(token), &mut shelf)?;
-            idle = if shelf.len() == length { idle.saturating_add(1) } else { 0 };
-            if idle > IDLE_PAGES {
-                return Err(Error::new(Kind::Unavailable, "the server gave a listing without end"));
-            }
-            length = shelf.len();
-        }
-        shelf.finish(false);
-        Ok(self.keep(key, when, shelf))
-    }
-
-    // Adds a page to a shelf, and returns the token of the next one.
-    fn page(&self, key: &Key, token: Option<String>, shelf: &mut Shelf) -> Result<Option<String>> {
-        let mut prefix = self.full(key)?;
-        if !key.is_root() {
-            prefix.push('/');
-        }
-        let Page { objects, directories, next } = self.client.page(&prefix, token)?;
-        let whole = prefix.strip_suffix('/').unwrap_or(&prefix);
-        let name = |path: &Path| {
-            if path.as_ref() == whole {
-                return Ok(None);
-            }
-            let name = path.as_ref().strip_prefix(&prefix).filter(|name| !name.is_empty() && !name.contains('/'));
-            let foreign = || Error::new(Kind::Unavailable, format!("the server lists {path:?} in {prefix:?}"));
-            name.map(|name| Some(name.to_owned())).ok_or_else(foreign)
-        };
-        for object in &objects {
-            match name(&object.location)? {
-                Some(name) => {
-                    let tag = object.e_tag.as_deref().map(quoted).unwrap_or_default();
-                    shelf.file(&name, object.size, object.last_modified.timestamp_millis(), &tag)?;
-                }
-                // An object that stands for the directory itself.
-                None => shelf.marked = true,
-            }
-        }
-        for directory in &directories {
-            if let Some(name) = name(directory)? {
-                shelf.directory(&name)?;
-            }
-        }
-        Ok(next)
     }
 
     // What is known already of `key`: from what was asked of it, or from the listing it would be in.

@@ -5,12 +5,13 @@
 //! What it does not list is looked for in the store.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::error::Result;
+use super::{Below, Directory, Tree};
+use crate::error::{Kind, Result};
 use crate::format::{self, Documents, json};
 use crate::store::{Key, Listing, Meta, ObjectKind, Version};
 use parking_lot::RwLock;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -106,6 +107,50 @@ impl Told {
             at = above;
         }
         None
+    }
+}
+
+impl Tree {
+    /// What is known of the file or directory at `key`: from consolidated metadata where it is believed, or from the store.
+    ///
+    /// # Errors
+    /// As [`Store::head`].
+    pub fn head(&self, key: &Key) -> Result<Meta> {
+        match self.told.directory(key) {
+            Some(meta) => Ok(meta),
+            None => self.store.head(key),
+        }
+    }
+
+    /// The names in the directory `key`. Where the store has no listings, those that consolidated metadata tells.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub fn list(&self, key: &Key) -> Result<Listing> {
+        match self.store.list(key) {
+            Err(e) if e.kind() == Kind::Unsupported => self.told.children(key).unwrap_or(Err(e)),
+            listing => listing,
+        }
+    }
+
+    /// Opens the directory at `path` below `root`; `opened` holds what those on the way to it tell.
+    pub(super) fn open_path(&self, root: &Directory, path: &str, opened: &mut HashMap<String, Below>) -> Result<Directory> {
+        if path.is_empty() {
+            return self.open(&root.key, &Below::default());
+        }
+        let mut below = root.below.clone();
+        for (at, _) in path.match_indices('/') {
+            let way = path.get(..at).unwrap_or_default();
+            below = match opened.get(way) {
+                Some(below) => below.clone(),
+                None => {
+                    let below = self.open(&root.key.join(way)?, &below)?.below;
+                    opened.insert(way.to_owned(), below.clone());
+                    below
+                }
+            };
+        }
+        self.open(&root.key.join(path)?, &below)
     }
 }
 
