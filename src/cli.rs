@@ -82,6 +82,14 @@ pub struct Cli {
     #[arg(long)]
     pub request_payer: bool,
 
+    /// Keep what is read of object stores in this folder too, for the next mount; several may share it
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<PathBuf>,
+
+    /// Most bytes that the folder of --disk-cache takes
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "10G", requires = "disk_cache")]
+    pub disk_cache_size: u64,
+
     /// Let other users in (needs user_allow_other in /etc/fuse.conf unless you are root)
     #[arg(long)]
     pub allow_other: bool,

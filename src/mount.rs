@@ -52,6 +52,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         requester_pays: cli.request_payer,
         timeout: cli.timeout,
         refresh: cli.refresh,
+        disk: cli.disk_cache.clone().map(|folder| (folder, cli.disk_cache_size)),
         documents: &[],
     };
     let source = source::open(source, &source::Options { follow_symlinks: cli.follow_symlinks, object })?;
@@ -95,6 +96,12 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     let mountpoint = Mountpoint::prepare(mountpoint)?;
     if let Some(path) = &source.path {
         refuse_overlap(path, &mountpoint.path)?;
+    }
+    // A mount over the folder would wait for itself.
+    if let Some(folder) = cli.disk_cache.as_ref().and_then(|folder| folder.canonicalize().ok())
+        && folder.starts_with(&mountpoint.path)
+    {
+        return Err(Error::usage("would hide the folder of --disk-cache").about(mountpoint.path.display()));
     }
     let options = tree::Options {
         only: cli.format.map(Into::into).or_else(|| source.format()),

@@ -311,6 +311,11 @@ pub trait Store: Send + Sync {
         std::thread::available_parallelism().map_or(2, usize::from)
     }
 
+    /// What a folder on disk has kept of what was read; `None` without one.
+    fn kept(&self) -> Option<Kept> {
+        None
+    }
+
     /// Requests made so far; over a network those that went out, with all repetitions.
     fn requests(&self) -> Requests;
 }
@@ -326,6 +331,19 @@ pub struct Requests {
     pub list: u64,
     /// Bytes read.
     pub bytes: u64,
+}
+
+/// Counters of a folder that keeps what was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Reads that it answered.
+    pub hits: u64,
+    /// Bytes that it gave.
+    pub bytes: u64,
+    /// Reads that were put there.
+    pub written: u64,
+    /// Bytes that it holds, about.
+    pub held: u64,
 }
 
 // A length in memory as a 64-bit count; lossless on every supported target.

@@ -232,6 +232,11 @@ impl Vfs {
         self.root.read().directory.below.format
     }
 
+    /// Whether reading waits for a network.
+    pub fn is_distant(&self) -> bool {
+        self.store().is_distant()
+    }
+
     fn store(&self) -> &dyn Store {
         self.tree.store()
     }

@@ -9,18 +9,21 @@
 mod address;
 mod client;
 mod credentials;
+mod disk;
 mod fail;
 mod names;
 mod open;
 mod shelf;
+mod turns;
 mod wire;
 
 pub use address::{Address, Options, Service};
 pub use open::open;
 
-use super::{Entered, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
+use super::{Entered, Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use client::Client;
+use disk::Disk;
 use lru::LruCache;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectMeta};
@@ -30,12 +33,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
+use turns::Turns;
 
 /// Most answers about single objects that are kept.
 const HEADS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
 /// Requests under way at a time when reading ahead: each waits some tens of milliseconds for the network.
-const LANES: usize = 32;
+const LANES: usize = 64;
 
 /// What is at an address.
 pub enum Found {
@@ -54,11 +58,16 @@ pub struct Remote {
     address: Arc<Address>,
     /// What keys begin with: empty, or with a slash at the end.
     prefix: String,
+    disk: Option<Arc<Disk>>,
     documents: &'static [&'static str],
     refresh: Option<Duration>,
     opened: SystemTime,
     shelves: Mutex<Shelves>,
     heads: Mutex<LruCache<Key, (Instant, Known)>>,
+    /// Who asks for an object or a listing now, so that others wait for that answer.
+    asking: Turns<Known>,
+    first_pages: Turns<Arc<Shelf>>,
+    listings: Turns<Arc<Shelf>>,
 }
 
 struct Shelves {
@@ -66,18 +75,29 @@ struct Shelves {
     weight: usize,
 }
 
+impl Shelves {
+    fn clear(&mut self) {
+        self.kept.clear();
+        self.weight = 0;
+    }
+}
+
 impl Remote {
-    fn new(client: Client, address: Arc<Address>, options: &Options) -> Self {
+    fn new(client: Client, address: Arc<Address>, options: &Options, disk: Option<Arc<Disk>>) -> Self {
         let prefix = if address.key.is_empty() { String::new() } else { format!("{}/", address.key) };
         Self {
             client: Arc::new(client),
             address,
             prefix,
+            disk,
             documents: options.documents,
             refresh: options.refresh,
             opened: SystemTime::now(),
             shelves: Mutex::new(Shelves { kept: LruCache::unbounded(), weight: 0 }),
             heads: Mutex::new(LruCache::new(HEADS)),
+            asking: Turns::default(),
+            first_pages: Turns::default(),
+            listings: Turns::default(),
         }
     }
 
@@ -115,14 +135,25 @@ impl Remote {
 
     // What the server knows of the object at `key`, asked at most once.
     fn ask(&self, key: &Key) -> Result<Known> {
-        let when = Instant::now();
-        let known = match self.client.head(&self.path(&self.full(key)?)?) {
-            Ok(object) => Some(meta(&object)),
-            Err(e) if e.kind() == Kind::NotFound => None,
-            Err(e) => return Err(e),
-        };
-        self.heads.lock().put(key.clone(), (when, known.clone()));
-        Ok(known)
+        self.asking.take(key, || {
+            // Somebody's answer may have come in between.
+            if let (Some(known), _) = self.remembered(key) {
+                return Ok(known);
+            }
+            let when = Instant::now();
+            let known = match self.client.head(&self.path(&self.full(key)?)?) {
+                Ok(object) => Some(meta(&object)),
+                Err(e) if e.kind() == Kind::NotFound => None,
+                Err(e) => return Err(e),
+            };
+            self.learn(key, when, known.clone());
+            Ok(known)
+        })
+    }
+
+    // Keeps an answer about an object.
+    fn learn(&self, key: &Key, when: Instant, known: Known) {
+        self.heads.lock().put(key.clone(), (when, known));
     }
 
     // Whether the directory has a document by which directories are told.
@@ -202,7 +233,19 @@ impl Remote {
             (Some(None), _) => return Err(Error::not_found()),
             _ => {}
         }
-        let path = self.path(&self.full(key)?)?;
+        let full = self.full(key)?;
+        let path = self.path(&full)?;
+        if let Some(disk) = &self.disk
+            && let Some(version) = pin.or(file.as_ref().and_then(|known| Some(&known.as_ref()?.version)))
+            && let Some(kept) = disk.get(&self.client.endpoint, &full, version, range, into)
+        {
+            let length = crate::store::len64(into.len());
+            if length > limit {
+                return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
+            }
+            return Ok(kept);
+        }
+        let asked = range;
         let range = match range {
             Range::All => None,
             Range::Part { length: 0, .. } | Range::Suffix(0) => return self.nothing(key, pin, into),
@@ -233,11 +276,26 @@ impl Remote {
             }
             Ok(())
         };
+        let when = Instant::now();
         match self.client.read(&path, range, tag, into, &accept) {
-            Ok(Some(object)) => Ok(meta(&object)),
+            Ok(Some(object)) => {
+                let meta = meta(&object);
+                if file.is_none() {
+                    self.learn(key, when, Some(meta.clone()));
+                }
+                if let Some(disk) = &self.disk {
+                    disk.put(&self.client.endpoint, &full, &meta, asked, into);
+                }
+                Ok(meta)
+            }
             // The object ends before the range.
             Ok(None) => self.nothing(key, pin, into),
-            Err(e) => Err(e),
+            Err(e) => {
+                if e.kind() == Kind::NotFound && file.is_none() {
+                    self.learn(key, when, None);
+                }
+                Err(e)
+            }
         }
     }
 
@@ -323,6 +381,10 @@ impl Store for Remote {
 
     fn locate(&self, key: &Key) -> String {
         self.address.name(&format!("{}{key}", self.prefix))
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        self.disk.as_ref().map(|disk| disk.kept())
     }
 
     fn requests(&self) -> Requests {

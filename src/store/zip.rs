@@ -15,7 +15,7 @@ mod name;
 mod open;
 mod stream;
 
-use super::{Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
+use super::{Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use bytes::{len, len64, u16_at};
 use directory::{Record, flag};
@@ -379,7 +379,14 @@ impl Store for ZipStore {
         self.container.lanes()
     }
 
+    fn kept(&self) -> Option<Kept> {
+        self.container.kept()
+    }
+
     fn requests(&self) -> Requests {
+        if self.container.is_distant() {
+            return self.container.requests();
+        }
         Requests {
             get: self.gets.load(Ordering::Relaxed),
             head: self.heads.load(Ordering::Relaxed),

@@ -1,5 +1,6 @@
 //! Places in object stores, and how they are asked. Plain data.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where objects are.
@@ -74,6 +75,8 @@ pub struct Options {
     pub timeout: Duration,
     /// Keep no answer for longer; for ever where none is given.
     pub refresh: Option<Duration>,
+    /// A folder that keeps what was read, and the bytes that it may take.
+    pub disk: Option<(PathBuf, u64)>,
     /// Names by one of which a directory is told where nothing can be listed.
     pub documents: &'static [&'static str],
 }

@@ -44,12 +44,17 @@ impl Remote {
         if let Some(shelf) = self.kept(key) {
             return Ok(shelf);
         }
-        let when = Instant::now();
-        let mut shelf = Shelf::default();
-        shelf.next = self.page(key, None, &mut shelf)?;
-        let goes_on = shelf.next.is_some();
-        shelf.finish(goes_on);
-        Ok(self.keep(key, when, shelf))
+        self.first_pages.take(key, || {
+            if let Some(shelf) = self.kept(key) {
+                return Ok(shelf);
+            }
+            let when = Instant::now();
+            let mut shelf = Shelf::default();
+            shelf.next = self.page(key, None, &mut shelf)?;
+            let goes_on = shelf.next.is_some();
+            shelf.finish(goes_on);
+            Ok(self.keep(key, when, shelf))
+        })
     }
 
     // The whole of a directory.
@@ -57,11 +62,29 @@ impl Remote {
         if let Some(shelf) = self.kept(key).filter(|shelf| shelf.is_whole()) {
             return Ok(shelf);
         }
+        self.listings.take(key, || self.all_pages(key))
+    }
+
+    fn all_pages(&self, key: &Key) -> Result<Arc<Shelf>> {
+        if let Some(shelf) = self.kept(key).filter(|shelf| shelf.is_whole()) {
+            return Ok(shelf);
+        }
         let when = Instant::now();
-        let mut shelf = Shelf::default();
         let mut tokens = HashSet::new();
         let mut idle = 0_u32;
-        let mut next = self.page(key, None, &mut shelf)?;
+        // A first page that is kept is not asked for again.
+        let begun = self.kept(key).filter(|_| self.refresh.is_none());
+        let (mut shelf, mut next) = match begun.and_then(|first| Some((Shelf::clone(&first), first.next.clone()?))) {
+            Some((mut shelf, token)) => {
+                shelf.next = None;
+                (shelf, Some(token))
+            }
+            None => {
+                let mut shelf = Shelf::default();
+                let next = self.page(key, None, &mut shelf)?;
+                (shelf, next)
+            }
+        };
         let mut length = shelf.len();
         while let Some(token) = next {
             if !tokens.insert(token.clone()) {

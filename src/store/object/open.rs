@@ -5,18 +5,21 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::client::Client;
+use super::disk::Disk;
 use super::{Address, Found, Options, Remote};
 use crate::error::{Error, Kind, Result};
 use crate::store::{Key, Store};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Opens what is at `address`. `object_first` where it is more likely an object than a directory.
 ///
 /// # Errors
 /// [`Kind::NotFound`] where there is nothing; others by their meaning, naming the endpoint.
 pub fn open(address: Address, options: &Options, object_first: bool) -> Result<Found> {
+    let disk = options.disk.as_ref().map(|(folder, limit)| Disk::open(folder, *limit)).transpose()?;
     let client = Client::new(&address, options, None)?;
-    let remote = Remote::new(client, Arc::new(address), options);
+    let remote = Remote::new(client, Arc::new(address), options, disk.clone());
     let told = |e: Error, remote: &Remote| match e.kind() {
         Kind::NotFound => Error::new(e.kind(), "nothing is there"),
         _ => Error::new(e.kind(), format!("{}: {}", remote.client.endpoint, e.reason())),
@@ -31,7 +34,7 @@ pub fn open(address: Address, options: &Options, object_first: bool) -> Result<F
     let Some(region) = other else { return Err(told(e, &remote)) };
     log::info!("{}: the bucket is in {region}", remote.client.endpoint);
     let client = Client::new(&remote.address, options, Some(region))?;
-    let remote = Remote::new(client, Arc::clone(&remote.address), options);
+    let remote = Remote::new(client, Arc::clone(&remote.address), options, disk);
     match remote.first(object_first) {
         Ok(object) => remote.found(object),
         Err(e) => Err(told(e, &remote)),
@@ -43,7 +46,12 @@ impl Remote {
     fn first(&self, object_first: bool) -> Result<bool> {
         let path = self.path(&self.address.key)?;
         let object = || match self.client.head(&path) {
-            Ok(_) => Ok(true),
+            Ok(object) => {
+                // Under the name that it has in the directory which holds it.
+                let name = self.address.key.rsplit('/').next().unwrap_or_default();
+                self.learn(&Key::root().join(name)?, Instant::now(), Some(super::meta(&object)));
+                Ok(true)
+            }
             Err(e) if e.kind() == Kind::NotFound => Ok(false),
             Err(e) => Err(e),
         };
@@ -82,6 +90,8 @@ impl Remote {
         let (folder, name) = self.address.key.rsplit_once('/').unwrap_or(("", &self.address.key));
         let key = Key::root().join(name)?;
         self.prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        // What was listed was below the object's own name.
+        self.shelves.lock().clear();
         Ok(Found::Object(self, key))
     }
 }

@@ -26,7 +26,7 @@ struct Row {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Shelf {
     text: Vec<u8>,
     rows: Vec<Row>,
