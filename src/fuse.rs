@@ -15,6 +15,7 @@ use fuser::{
 };
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -48,14 +49,15 @@ struct Shared {
     size: u64,
 }
 
-/// Mounts `vfs` at `mountpoint` and begins to serve it with `threads` threads; returns when the kernel has agreed. The thread that
-/// is returned ends with the mount.
+/// Mounts `vfs` at `mountpoint`, or takes over the mount that somebody has made with `device`, an open `/dev/fuse`. Begins to serve
+/// it with `threads` threads; returns when the kernel has agreed. The thread that is returned ends with the mount.
 ///
 /// # Errors
 /// [`Kind::Mount`] with the kernel's reason.
 pub fn mount(
     vfs: Arc<Vfs>,
     mountpoint: &Path,
+    device: Option<OwnedFd>,
     allow_other: bool,
     threads: usize,
     size: u64,
@@ -84,7 +86,11 @@ pub fn mount(
     };
     let crew = vfs.is_distant().then(|| Crew::new(REQUESTS.into()));
     let adaptor = Adaptor { shared: Arc::new(Shared { vfs, ttl, user, size }), crew };
-    let session = Session::new(adaptor, mountpoint, &config).map_err(failed)?;
+    let session = match device {
+        Some(device) => Session::from_fd(adaptor, device, config.acl, config),
+        None => Session::new(adaptor, mountpoint, &config),
+    };
+    let session = session.map_err(failed)?;
     let mut session = session.spawn().map_err(failed)?;
     let end = std::mem::replace(&mut session.guard, std::thread::spawn(|| Ok(())));
     // Dropped, it would unmount once more by path after the end, and so take away what is mounted there by then: the file system

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -242,3 +243,112 @@ def test_the_region_is_found(double):
     view = double.signed("s3://b/a")
     assert (by_zarr(view / "") == values).all()
     assert sum("/us-east-1/" in text for text in asked) == 1
+
+
+def test_readers_pay_if_they_say_so(double):
+    values, files = small_array()
+    put(double, "a", files)
+    said = []
+
+    def listen(request):
+        said.append(request.handler.headers.get("x-amz-request-payer"))
+        return False
+
+    double.faults.append(listen)
+    view = double.signed("s3://b/a", "--request-payer")
+    assert (by_zarr(view / "") == values).all() and set(said) == {"requester"}
+
+
+def test_the_bucket_as_a_part_of_the_host(mount, double):
+    values, files = small_array()
+    put(double, "a", files)
+    hosts = []
+
+    def listen(request):
+        hosts.append((request.handler.headers["Host"], request.handler.path))
+        # The server takes what is before the first slash for a bucket.
+        request.key = urllib.parse.unquote(request.handler.path.split("?")[0].lstrip("/")) or request.key
+        return False
+
+    double.faults.append(listen)
+    endpoint = double.url.replace("127.0.0.1", "{bucket}.localhost")
+    view = mount("s3://b/a", "--endpoint-url", endpoint, "--no-sign-request", env=clean_env())
+    assert (by_zarr(view / "") == values).all()
+    assert all(host.startswith("b.localhost:") and not path.startswith("/b/") for host, path in hosts)
+
+
+def test_google(mount, double):
+    values, files = small_array()
+    put(double, "a", files)
+    view = mount("gs://b/a", "--endpoint-url", double.url, "--no-sign-request", env=clean_env())
+    assert (by_zarr(view / "") == values).all()
+    assert set(os.listdir(view / "")) == set(files)
+    assert double.count() == {"LIST": 1, "GET": 2 + 16}
+
+
+def test_azure(mount, double):
+    values, files = small_array()
+    put(double, "a", files)
+
+    def listing(request):
+        if request.query.get("comp") != "list":
+            return False
+        prefix = request.query.get("prefix", "")
+        blobs = "".join(
+            f"<Blob><Name>{name}</Name><Properties><Last-Modified>Mon, 02 Nov 2026 10:00:00 GMT</Last-Modified>"
+            f"<Content-Length>{len(content)}</Content-Length><Etag>{request.headers_of(content)['ETag']}</Etag>"
+            f"<Content-Type>x</Content-Type></Properties></Blob>"
+            for name, content in sorted(double.objects.items())
+            if name.startswith(prefix)
+        )
+        xml = f"<?xml version='1.0'?><EnumerationResults><Blobs>{blobs}</Blobs><NextMarker/></EnumerationResults>"
+        request.send(200, xml.encode(), {"Content-Type": "application/xml"})
+        return True
+
+    double.faults.append(listing)
+    env = clean_env(AZURE_STORAGE_ACCOUNT_NAME="account")
+    view = mount("az://b/a", "--endpoint-url", double.url, "--no-sign-request", env=env)
+    assert (by_zarr(view / "") == values).all()
+    assert set(os.listdir(view / "")) == set(files)
+
+
+def test_an_archive_on_a_web_server_is_read_by_ranges(mount, double):
+    double.put("x.zip", CORPUS.path("zip/many_entries.zip").read_bytes())
+    size = len(double.objects["x.zip"])
+    for source in [f"{double.url}/b/x.zip", f"{double.url}/b/x.zip#mode=zip"]:
+        double.log.clear()
+        with mount(source, env=clean_env()) as view:
+            names = data.entries(view)
+            for name in names[-3:]:
+                (view / name).read_bytes()
+            store = view.stats()["store"]
+            assert store["bytes"] < max(size / 2, 2 << 20)
+            assert (store["get"], store["head"], store["list"]) == tuple(double.count()[k] for k in ("GET", "HEAD", "LIST"))
+            assert double.count()["LIST"] == 0 and double.count()["GET"] < 20
+
+
+def test_what_is_absent_is_asked_for_once(double):
+    values, files = small_array((400, 400), (10, 10), "/")
+    put(double, "a", {**files, "3/7": b""})
+    for name in ("a/9/9", "a/20/4"):
+        del double.objects[name]
+    view = double.mount("s3://b/a")
+    before = double.count()
+    for _ in range(3):
+        for name in ("9/9", "20/4"):
+            assert not os.path.exists(view / name)
+            with pytest.raises(FileNotFoundError):
+                open(view / name, "rb")
+    assert double.count() - before == {"HEAD": 2}
+
+
+def test_a_listing_of_many_pages_is_asked_for_once(double):
+    values, files = small_array((600, 600), (10, 10))
+    put(double, "a", files)
+    view = double.mount("s3://b/a")
+    for _ in range(3):
+        assert set(os.listdir(view / "")) == set(files)
+    # 3,602 names.
+    assert double.count() == {"LIST": 4, "GET": 2}
+    assert (np.fromfile(view / "59.59", "<i4").reshape(10, 10) == values[590:, 590:]).all()
+    assert double.count() == {"LIST": 4, "GET": 3}

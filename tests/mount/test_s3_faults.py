@@ -262,3 +262,70 @@ def test_a_web_page_for_tls_is_named(double):
     url = double.url.replace("http:", "https:")
     code, text = fails("s3://b/a", "--endpoint-url", url, "--no-sign-request", env=clean_env(), within=10)
     assert code == 7 and url in text, text
+
+
+def test_an_object_replaced_between_two_reads_of_it(foreign):
+    with open(foreign.view / "file", "rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        assert os.pread(file.fileno(), 100, 0) == foreign.content[:100]
+        foreign.objects["a/file"] = bytes(len(foreign.content))
+        with pytest.raises(OSError) as problem:
+            os.pread(file.fileno(), 100, 250_000)
+        assert problem.value.errno == errno.ESTALE
+        del foreign.objects["a/file"]
+        with pytest.raises(OSError) as problem:
+            os.pread(file.fileno(), 100, 200_000)
+        assert problem.value.errno == errno.ESTALE
+    assert (foreign.view / "other").read_bytes() == b"x"
+
+
+def test_a_deleted_object_is_stale_and_not_absent(shown):
+    assert os.path.exists(shown.view / "3/4")
+    del shown.objects["a/3/4"]
+    assert chunk(shown, "3/4")[0] == errno.ESTALE
+    assert chunk(shown, "3/5")[0] == 0
+
+
+def test_a_bucket_that_moves_is_no_absence(shown):
+    away = lambda request: request.error(301, "PermanentRedirect", {"x-amz-bucket-region": "eu-north-1"})  # noqa: E731
+    shown.faults.append(fault(away))
+    assert chunk(shown, "3/4")[0] == errno.EIO
+    with pytest.raises(OSError) as problem:
+        os.listdir(shown.view / "4")
+    assert problem.value.errno == errno.EIO
+    shown.faults.clear()
+    time.sleep(1.1)
+    assert chunk(shown, "3/4")[0] == 0
+
+
+def test_credentials_that_expire_are_asked_for_again(double, room, mount):
+    values, files = small_array((100, 100), (10, 10), "/")
+    put(double, "a", files)
+    counter, script, config = room / "counter", room / "keys", room / "config"
+    script.write_text(
+        f"#!/bin/sh\necho x >> {counter}\nn=$(wc -l < {counter})\n"
+        'echo "{\\"Version\\": 1, \\"AccessKeyId\\": \\"AKID$n\\", \\"SecretAccessKey\\": \\"hush-hush$n\\"}"\n'
+    )
+    script.chmod(0o755)
+    config.write_text(f"[profile p]\ncredential_process = {script}\nregion = us-east-1\n")
+    view = mount("s3://b/a", "--endpoint-url", double.url, "--profile", "p", env=clean_env(AWS_CONFIG_FILE=str(config)))
+    double.view, double.values = view, values
+    expired = [True]
+
+    def judge(request):
+        if expired[0] and "AKID1/" in request.handler.headers.get("Authorization", ""):
+            request.error(400, "ExpiredToken")
+            return True
+        return False
+
+    double.faults.append(judge)
+    assert chunk(double, "3/4")[0] in (0, errno.EACCES)
+    time.sleep(1.1)
+    assert chunk(double, "3/4")[0] == 0 and chunk(double, "3/5")[0] == 0
+    assert "hush" not in view.text()
+
+
+@pytest.mark.parametrize("at", range(0, 400, 23))
+def test_a_body_cut_anywhere_is_mended_or_an_error(shown, at):
+    shown.faults.append(fault(cut(at), kinds="GET", key="a/3/4", times=1))
+    assert chunk(shown, "3/4")[0] == 0

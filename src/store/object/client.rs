@@ -155,8 +155,10 @@ impl Client {
                 if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
                     return Err(Error::usage(format!("the endpoint {endpoint:?} is no http:// or https:// URL")));
                 }
-                // Where the bucket is part of the host's name, certificates and name servers must know each bucket.
-                builder = builder.with_endpoint(endpoint).with_allow_http(true).with_virtual_hosted_style_request(false);
+                // Where the bucket is part of the host's name, certificates and name servers must know each bucket: only on request.
+                let own_host = endpoint.contains("{bucket}");
+                let endpoint = &endpoint.replace("{bucket}", bucket);
+                builder = builder.with_endpoint(endpoint).with_allow_http(true).with_virtual_hosted_style_request(own_host);
                 self.endpoint = redact(endpoint);
             }
             None => {
