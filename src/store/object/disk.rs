@@ -166,7 +166,7 @@ impl Disk {
     fn tidy(&self) {
         // One mount at a time: two would remove twice as much as there is too much.
         let Ok(lock) = std::fs::File::create(self.folder.join("lock")) else { return };
-        if lock.try_lock().is_err() {
+        if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
         self.since.store(0, Ordering::Relaxed);

@@ -44,8 +44,14 @@ pub fn late(trace: &Trace, deadline: Duration) -> Error {
 /// Whether the server's refusal means that the credentials are no longer good, so that new ones may help.
 pub fn is_expired(trace: &Trace) -> bool {
     let (_, last) = trace.last();
-    matches!(last, Last::Refused { code: Some(code), .. }
-        if matches!(code.as_str(), "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "ExpiredTokenException"))
+    match last {
+        Last::Refused { code: Some(code), .. } => {
+            matches!(code.as_str(), "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "ExpiredTokenException")
+        }
+        // An answer to HEAD has no text that would say more.
+        Last::Refused { status: 400, code: None, .. } => true,
+        _ => false,
+    }
 }
 
 /// Whether the last attempt was answered with success.
@@ -87,6 +93,7 @@ fn refused(status: u16, code: Option<&str>, message: Option<&str>, attempts: u32
         (400, Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")) => {
             Error::new(Kind::Denied, format!("the server answered {said}"))
         }
+        (400, None) => Error::new(Kind::Denied, "the server answered status 400, as for credentials that have ended"),
         (412, _) => Error::new(Kind::Changed, "the object is another version than the one that was opened"),
         (408, _) => Error::new(Kind::TimedOut, format!("the server answered {said}{}", tries(attempts))),
         _ => unavailable(&format!("the server answered {said}"), attempts),

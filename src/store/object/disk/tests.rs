@@ -5,7 +5,7 @@ use std::fs;
 
 fn meta(tag: &str, size: u64) -> Meta {
     let version = Version::Tag(tag.into());
-    Meta { kind: ObjectKind::File, size, modified: UNIX_EPOCH + Duration::from_millis(1234), version, seekable: true }
+    Meta { kind: ObjectKind::File, size, modified: shelf::time(1234), version, seekable: true }
 }
 
 fn read(disk: &Disk, key: &str, tag: &str, range: Range) -> Option<(Vec<u8>, Meta)> {
