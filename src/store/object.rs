@@ -237,7 +237,7 @@ impl Remote {
         let path = self.path(&full)?;
         if let Some(disk) = &self.disk
             && let Some(version) = pin.or(file.as_ref().and_then(|known| Some(&known.as_ref()?.version)))
-            && let Some(kept) = disk.get(&self.client.endpoint, &full, version, range, into)
+            && let Some(kept) = disk.get(&self.client.identity, &self.address.name(&full), version, range, into)
         {
             let length = crate::store::len64(into.len());
             if length > limit {
@@ -284,7 +284,7 @@ impl Remote {
                     self.learn(key, when, Some(meta.clone()));
                 }
                 if let Some(disk) = &self.disk {
-                    disk.put(&self.client.endpoint, &full, &meta, asked, into);
+                    disk.put(&self.client.identity, &self.address.name(&full), &meta, asked, into);
                 }
                 Ok(meta)
             }

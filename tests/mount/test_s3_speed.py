@@ -205,3 +205,24 @@ def test_an_archive_begins_warm_too(double, room):
         assert (view / name).read_bytes() == content
         # Which version it is must be asked.
         assert double.count() == {"HEAD": 1}
+
+
+def test_equal_names_in_two_buckets_are_two_objects(double, room):
+    values, files = small_array()
+    put(double, "a", files)
+    tag = {"ETag": '"the same"', "Last-Modified": "Mon, 02 Nov 2026 10:00:00 GMT"}
+
+    def of_the_bucket(request):
+        if not request.key.endswith("/0.0") or request.kind == "LIST":
+            return False
+        content = bytes([7 if request.handler.path.startswith("/c/") else 8]) * 400
+        request.send(200, content, tag, length=len(content))
+        return True
+
+    def listing(request):
+        return request.kind == "LIST" and (request.error(403, "AccessDenied") or True)
+
+    double.faults += [of_the_bucket, listing]
+    for bucket, byte in [("b", 8), ("c", 7), ("b", 8)]:
+        with double.mount(f"s3://{bucket}/a", "--disk-cache", room / "kept") as view:
+            assert (view / "0.0").read_bytes() == bytes([byte]) * 400

@@ -8,7 +8,7 @@ use super::wire::{Ask, Connector, Counters, TRACE, Trace};
 use super::{Address, Options, Service, fail};
 use crate::error::{Error, Kind, Result};
 use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -49,6 +49,8 @@ pub struct Client {
     suffixes: bool,
     /// What is asked, for messages.
     pub endpoint: String,
+    /// Whose objects these are, with the endpoint: equal names elsewhere are other objects.
+    pub identity: String,
     /// The region that requests are signed for.
     pub region: Option<String>,
     /// Whether the region was guessed, so that the server's word counts.
@@ -87,6 +89,7 @@ impl Client {
             timeout: options.timeout,
             suffixes: true,
             endpoint: String::new(),
+            identity: String::new(),
             region: None,
             guessed: false,
         };
@@ -126,6 +129,7 @@ impl Client {
                 client.endpoint.clone_from(base);
             }
         }
+        client.identity = format!("{} {}", client.endpoint, client.identity);
         Ok(client)
     }
 
@@ -214,6 +218,7 @@ impl Client {
         if let Some(endpoint) = &options.endpoint {
             builder = builder.with_endpoint(endpoint.clone()).with_allow_http(true);
         }
+        self.identity = builder.get_config_value(&AzureConfigKey::AccountName).unwrap_or_default();
         let store = Arc::new(builder.build().map_err(wrong)?);
         self.endpoint = redact(options.endpoint.as_deref().unwrap_or(url));
         self.suffixes = false;
