@@ -82,9 +82,9 @@ impl Opened {
 /// Opens `source`.
 ///
 /// # Errors
-/// [`Kind::NotFound`](crate::error::Kind::NotFound) where there is nothing; [`Kind::Unsupported`](crate::error::Kind::Unsupported) for what is neither directory nor
-/// file, and for schemes that are not read; [`Kind::Corrupt`](crate::error::Kind::Corrupt) for a file that is no zip archive or a damaged one;
-/// [`Kind::Usage`](crate::error::Kind::Usage) for a URL that makes no sense or whose mode contradicts the content.
+/// [`Kind::NotFound`] where there is nothing; [`Kind::Unsupported`] for what is neither directory nor
+/// file, and for schemes that are not read; [`Kind::Corrupt`] for a file that is no zip archive or a damaged one;
+/// [`Kind::Usage`] for a URL that makes no sense or whose mode contradicts the content.
 pub fn open(source: impl AsRef<std::ffi::OsStr>, options: &Options) -> Result<Opened> {
     let source = source.as_ref();
     let shown = source.to_string_lossy().into_owned();

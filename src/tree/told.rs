@@ -114,7 +114,7 @@ impl Tree {
     /// What is known of the file or directory at `key`: from consolidated metadata where it is believed, or from the store.
     ///
     /// # Errors
-    /// As [`Store::head`].
+    /// As [`crate::store::Store::head`].
     pub fn head(&self, key: &Key) -> Result<Meta> {
         match self.told.directory(key) {
             Some(meta) => Ok(meta),
@@ -125,7 +125,7 @@ impl Tree {
     /// The names in the directory `key`. Where the store has no listings, those that consolidated metadata tells.
     ///
     /// # Errors
-    /// As [`Store::list`].
+    /// As [`crate::store::Store::list`].
     pub fn list(&self, key: &Key) -> Result<Listing> {
         match self.store.list(key) {
             Err(e) if e.kind() == Kind::Unsupported => self.told.children(key).unwrap_or(Err(e)),
