@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(version, about, after_help = EXIT_STATUS, max_term_width = 100)]
 pub struct Cli {
-    /// A directory, a zip archive, or a `file://` URL with a netCDF fragment (`#mode=nczarr,zip`)
+    /// A directory or a zip archive: a path, or a URL (file, s3, gs, az, https) that may end as netCDF's do (`#mode=nczarr,zip`)
     #[arg(required_unless_present = "unmount")]
     pub source: Option<OsString>,
 
@@ -58,6 +58,38 @@ pub struct Cli {
     /// Look again at names and versions that are older; without this, data is taken not to change
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub refresh: Option<Duration>,
+
+    /// Time that a request to an object store or web server may take, with all its repetitions
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, default_value = "60")]
+    pub timeout: Duration,
+
+    /// Profile of the AWS configuration files to use
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+
+    /// Region of the bucket [default: from the environment or the profile, else found out]
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
+
+    /// Where the object store is, if not at Amazon, Google or Microsoft
+    #[arg(long, value_name = "URL")]
+    pub endpoint_url: Option<String>,
+
+    /// Ask without credentials, as public buckets allow
+    #[arg(long)]
+    pub no_sign_request: bool,
+
+    /// Pay for the requests to a bucket whose owner does not
+    #[arg(long)]
+    pub request_payer: bool,
+
+    /// Keep what is read of object stores in this folder too, for the next mount; several may share it
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<PathBuf>,
+
+    /// Most bytes that the folder of --disk-cache takes
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "10G", requires = "disk_cache")]
+    pub disk_cache_size: u64,
 
     /// Let other users in (needs user_allow_other in /etc/fuse.conf unless you are root)
     #[arg(long)]
@@ -161,6 +193,14 @@ fn bytes(text: &str) -> Result<u64, String> {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is no time span"))
+}
+
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    seconds(text).and_then(|time| match time {
+        Duration::ZERO => Err("no time at all".to_owned()),
+        _ if time > Duration::from_secs(86_400) => Err("more than a day".to_owned()),
+        _ => Ok(time),
+    })
 }
 
 #[cfg(test)]

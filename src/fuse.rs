@@ -2,9 +2,12 @@
 //!
 //! Each request ends in one reply, also when something panics: a worker thread that dies takes its share of the mount with it.
 
+mod crew;
+
 use crate::error::{Error, Kind, Result};
 use crate::store::ObjectKind;
 use crate::vfs::{Attr, Pages, Vfs};
+use crew::Crew;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
@@ -12,6 +15,7 @@ use fuser::{
 };
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -28,7 +32,16 @@ const BLOCK_SIZE: u32 = 128 << 10;
 /// Longest name that the kernel takes in a listing.
 const NAME: usize = 1024;
 
+/// Most requests under way at a time where each may wait for a network.
+const REQUESTS: u16 = 256;
+
 struct Adaptor {
+    shared: Arc<Shared>,
+    /// Who serves the requests that may wait; the threads that take them from the kernel where nothing waits for long.
+    crew: Option<Crew>,
+}
+
+struct Shared {
     vfs: Arc<Vfs>,
     /// How long the kernel may believe what it was told.
     ttl: Duration,
@@ -36,14 +49,15 @@ struct Adaptor {
     size: u64,
 }
 
-/// Mounts `vfs` at `mountpoint` and begins to serve it with `threads` threads; returns when the kernel has agreed. The thread that
-/// is returned ends with the mount.
+/// Mounts `vfs` at `mountpoint`, or takes over the mount that somebody has made with `device`, an open `/dev/fuse`. Begins to serve
+/// it with `threads` threads; returns when the kernel has agreed. The thread that is returned ends with the mount.
 ///
 /// # Errors
 /// [`Kind::Mount`] with the kernel's reason.
 pub fn mount(
     vfs: Arc<Vfs>,
     mountpoint: &Path,
+    device: Option<OwnedFd>,
     allow_other: bool,
     threads: usize,
     size: u64,
@@ -70,7 +84,13 @@ pub fn mount(
         let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
     };
-    let session = Session::new(Adaptor { vfs, ttl, user, size }, mountpoint, &config).map_err(failed)?;
+    let crew = vfs.is_distant().then(|| Crew::new(REQUESTS.into()));
+    let adaptor = Adaptor { shared: Arc::new(Shared { vfs, ttl, user, size }), crew };
+    let session = match device {
+        Some(device) => Session::from_fd(adaptor, device, config.acl, config),
+        None => Session::new(adaptor, mountpoint, &config),
+    };
+    let session = session.map_err(failed)?;
     let mut session = session.spawn().map_err(failed)?;
     let end = std::mem::replace(&mut session.guard, std::thread::spawn(|| Ok(())));
     // Dropped, it would unmount once more by path after the end, and so take away what is mounted there by then: the file system
@@ -88,6 +108,19 @@ fn fs_name(name: &str) -> String {
 }
 
 impl Adaptor {
+    /// Has a request served that may wait for the store.
+    fn serve(&self, request: impl FnOnce(&Shared) + Send + 'static) {
+        match &self.crew {
+            Some(crew) => {
+                let shared = self.shared.clone();
+                crew.run(move || request(&shared));
+            }
+            None => request(&self.shared),
+        }
+    }
+}
+
+impl Shared {
     /// Runs one request; its error is counted, logged once, and becomes an errno.
     fn run<T>(&self, request: impl FnOnce(&Vfs) -> Result<T>) -> std::result::Result<T, Errno> {
         let result = catch_unwind(AssertUnwindSafe(|| request(&self.vfs)))
@@ -137,38 +170,45 @@ impl Filesystem for Adaptor {
         for capability in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP] {
             let _ = config.add_capabilities(capability);
         }
+        if self.crew.is_some() {
+            // Of the kernel's own reading ahead.
+            let _ = config.set_max_background(REQUESTS);
+        }
         Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.run(|vfs| vfs.lookup(parent.0, name.as_bytes())) {
-            Ok(attr) => reply.entry(&self.ttl(&attr), &self.attr(&attr), Generation(0)),
-            Err(e) if i32::from(e) == libc::ENOENT => {
-                // Inode 0 is "absent, and you may believe it for so long".
-                let absent =
-                    Attr { inode: 0, kind: ObjectKind::File, size: 0, modified: SystemTime::UNIX_EPOCH, volatile: false };
-                reply.entry(&self.ttl, &self.attr(&absent), Generation(0));
+        let name = name.to_owned();
+        self.serve(move |it| {
+            match it.run(|vfs| vfs.lookup(parent.0, name.as_bytes())) {
+                Ok(attr) => reply.entry(&it.ttl(&attr), &it.attr(&attr), Generation(0)),
+                Err(e) if i32::from(e) == libc::ENOENT => {
+                    // Inode 0 is "absent, and you may believe it for so long".
+                    let absent =
+                        Attr { inode: 0, kind: ObjectKind::File, size: 0, modified: SystemTime::UNIX_EPOCH, volatile: false };
+                    reply.entry(&it.ttl, &it.attr(&absent), Generation(0));
+                }
+                Err(e) => reply.error(e),
             }
-            Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, count: u64) {
-        let _ = self.run(|vfs| {
+        let _ = self.shared.run(|vfs| {
             vfs.forget(inode.0, count);
             Ok(())
         });
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.run(|vfs| vfs.attr(inode.0)) {
-            Ok(attr) => reply.attr(&self.ttl(&attr), &self.attr(&attr)),
+        self.serve(move |it| match it.run(|vfs| vfs.attr(inode.0)) {
+            Ok(attr) => reply.attr(&it.ttl(&attr), &it.attr(&attr)),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.run(|vfs| vfs.open(inode.0)) {
+        self.serve(move |it| match it.run(|vfs| vfs.open(inode.0)) {
             Ok(open) => {
                 let cache = match open.pages {
                     Pages::Right => FopenFlags::FOPEN_KEEP_CACHE,
@@ -178,7 +218,7 @@ impl Filesystem for Adaptor {
                 reply.opened(FileHandle(open.handle), cache | FopenFlags::FOPEN_NOFLUSH);
             }
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn read(
@@ -192,18 +232,20 @@ impl Filesystem for Adaptor {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // The bytes go to the kernel from where they lie, so the reply travels into the call.
-        let mut reply = Some(reply);
-        let result = self.run(|vfs| {
-            vfs.read(handle.0, offset, size, |bytes| {
-                if let Some(reply) = reply.take() {
-                    reply.data(bytes);
-                }
-            })
+        self.serve(move |it| {
+            // The bytes go to the kernel from where they lie, so the reply travels into the call.
+            let mut reply = Some(reply);
+            let result = it.run(|vfs| {
+                vfs.read(handle.0, offset, size, |bytes| {
+                    if let Some(reply) = reply.take() {
+                        reply.data(bytes);
+                    }
+                })
+            });
+            if let (Err(e), Some(reply)) = (result, reply) {
+                reply.error(e);
+            }
         });
-        if let (Err(e), Some(reply)) = (result, reply) {
-            reply.error(e);
-        }
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -221,7 +263,7 @@ impl Filesystem for Adaptor {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let _ = self.run(|vfs| {
+        let _ = self.shared.run(|vfs| {
             vfs.release(handle.0);
             Ok(())
         });
@@ -234,14 +276,14 @@ impl Filesystem for Adaptor {
     }
 
     fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.run(|vfs| vfs.opendir(inode.0)) {
+        self.serve(move |it| match it.run(|vfs| vfs.opendir(inode.0)) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let result = self.run(|vfs| {
+        let result = self.shared.run(|vfs| {
             vfs.readdir(handle.0, offset, &mut |entry| {
                 if entry.name.len() > NAME {
                     log::warn!("{}: a name of {} bytes is not listed", String::from_utf8_lossy(entry.name), entry.name.len());
@@ -257,7 +299,7 @@ impl Filesystem for Adaptor {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        let _ = self.run(|vfs| {
+        let _ = self.shared.run(|vfs| {
             vfs.releasedir(handle.0);
             Ok(())
         });
@@ -266,23 +308,24 @@ impl Filesystem for Adaptor {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let unit = 4096;
-        reply.statfs(self.size.div_ceil(u64::from(unit)), 0, 0, 0, 0, unit, 255, unit);
+        reply.statfs(self.shared.size.div_ceil(u64::from(unit)), 0, 0, 0, 0, unit, 255, unit);
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let Some(name) = name.to_str().and_then(|n| n.strip_prefix(XATTR)) else { return reply.error(Errno::NO_XATTR) };
-        match self.run(|vfs| Ok(vfs.xattrs(inode.0)?.into_iter().find(|(n, _)| *n == name))) {
+        let name = name.to_owned();
+        self.serve(move |it| match it.run(|vfs| Ok(vfs.xattrs(inode.0)?.into_iter().find(|(n, _)| *n == name))) {
             Ok(Some((_, value))) => sized(value.as_bytes(), size, reply),
             Ok(None) => reply.error(Errno::NO_XATTR),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        match self.run(|vfs| vfs.xattrs(inode.0)) {
+        self.serve(move |it| match it.run(|vfs| vfs.xattrs(inode.0)) {
             Ok(list) => sized(list.iter().map(|(n, _)| format!("{XATTR}{n}\0")).collect::<String>().as_bytes(), size, reply),
             Err(e) => reply.error(e),
-        }
+        });
     }
 }
 

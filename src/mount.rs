@@ -9,6 +9,7 @@ use crate::cli::{Axes, Cli};
 use crate::error::{Error, Kind, Result};
 use crate::fuse;
 use crate::source::{self, Opened};
+use crate::store::object;
 use crate::tree::{self, Tree};
 use crate::vfs::{self, Vfs};
 use std::io::{Read, Write};
@@ -41,9 +42,23 @@ pub fn run(cli: &Cli) -> Result<()> {
         return Err(Error::usage("a source and a mount point are needed"));
     };
     if !cli.foreground && !cli.daemon {
+        if mountpoint.as_os_str() == "/dev/fd/0" {
+            return Err(Error::usage("a mount by the standard input stays in the foreground: add -f"));
+        }
         return background();
     }
-    let source = source::open(source, source::Options { follow_symlinks: cli.follow_symlinks })?;
+    let object = object::Options {
+        profile: cli.profile.clone(),
+        region: cli.region.clone(),
+        endpoint: cli.endpoint_url.clone(),
+        unsigned: cli.no_sign_request,
+        requester_pays: cli.request_payer,
+        timeout: cli.timeout,
+        refresh: cli.refresh,
+        disk: cli.disk_cache.clone().map(|folder| (folder, cli.disk_cache_size)),
+        documents: &[],
+    };
+    let source = source::open(source, &source::Options { follow_symlinks: cli.follow_symlinks, object })?;
     serve(cli, source, mountpoint)
 }
 
@@ -80,10 +95,24 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     // From here on a signal is a message, so that none can leave half a mount behind.
     let (tell, events) = mpsc::channel();
     signals(&tell)?;
-    kernel::heal(mountpoint)?;
-    let mountpoint = Mountpoint::prepare(mountpoint)?;
+    let device = kernel::inherited(mountpoint)?;
+    let mountpoint = match &device {
+        // Where it is mounted, only who has mounted it knows.
+        Some(_) => Mountpoint { path: mountpoint.to_owned(), made: false },
+        None => {
+            kernel::heal(mountpoint)?;
+            Mountpoint::prepare(mountpoint)?
+        }
+    };
+    let is_inherited = device.is_some();
     if let Some(path) = &source.path {
         refuse_overlap(path, &mountpoint.path)?;
+    }
+    // A mount over the folder would wait for itself.
+    if let Some(folder) = cli.disk_cache.as_ref().and_then(|folder| folder.canonicalize().ok())
+        && folder.starts_with(&mountpoint.path)
+    {
+        return Err(Error::usage("would hide the folder of --disk-cache").about(mountpoint.path.display()));
     }
     let options = tree::Options {
         only: cli.format.map(Into::into).or_else(|| source.format()),
@@ -107,7 +136,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     if vfs.root_format().is_none() {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);
     }
-    let session = fuse::mount(vfs, &mountpoint.path, cli.allow_other, threads(cli), size)?;
+    let session = fuse::mount(vfs, &mountpoint.path, device, cli.allow_other, threads(cli), size)?;
     let tell_end = tell.clone();
     std::thread::spawn(move || {
         let ended = session.join().map_err(|_| Error::new(Kind::Bug, "the kernel session panicked"));
@@ -115,15 +144,17 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         let _ = tell_end.send(Event::Ended(ended));
     });
     // The mount answers when this returns; the threads above serve it.
-    let answered =
-        kernel::answers(&mountpoint.path).map_err(|e| Error::new(Kind::Mount, e.to_string()).about(mountpoint.path.display()));
+    let answered = if is_inherited { Ok(()) } else { kernel::answers(&mountpoint.path) };
+    let answered = answered.map_err(|e| Error::new(Kind::Mount, e.to_string()).about(mountpoint.path.display()));
     let reported = answered.and_then(|()| if cli.daemon { detach_from_terminal() } else { Ok(()) });
     if let Err(e) = reported {
-        kernel::detach(&mountpoint.path)?;
+        if !is_inherited {
+            kernel::detach(&mountpoint.path)?;
+        }
         return Err(e);
     }
     log::info!("{}: mounted on {}", source.name, mountpoint.path.display());
-    wait(&events, &mountpoint.path)
+    wait(&events, (!is_inherited).then_some(&mountpoint.path))
 }
 
 enum Event {
@@ -131,12 +162,16 @@ enum Event {
     Ended(Result<()>),
 }
 
-/// Waits for the end of the mount; a signal detaches it first, and a second one ends everything at once.
-fn wait(events: &mpsc::Receiver<Event>, mountpoint: &Path) -> Result<()> {
+/// Waits for the end of the mount; a signal detaches it first, and a second one ends everything at once. Without a mount point,
+/// who has mounted it detaches it.
+fn wait(events: &mpsc::Receiver<Event>, mountpoint: Option<&PathBuf>) -> Result<()> {
     let gone = || Error::new(Kind::Bug, "the signal thread is gone");
     match events.recv().map_err(|_| gone())? {
         Event::Ended(result) => return result,
-        Event::Signal => kernel::detach(mountpoint)?,
+        Event::Signal => match mountpoint {
+            Some(mountpoint) => kernel::detach(mountpoint)?,
+            None => return Ok(()),
+        },
     }
     // Detached, the mount lives on for those who hold files open; they get an error when this process ends.
     match events.recv_timeout(GRACE) {
@@ -245,7 +280,8 @@ fn log_to(cli: &Cli) -> Result<()> {
         _ => log::LevelFilter::Debug,
     };
     let mut builder = env_logger::Builder::new();
-    builder.filter_level(level).filter_module("fuser", level.min(log::LevelFilter::Error)).format(|out, record| {
+    // What libraries log is not written for those who mount, and may hold what nobody should read.
+    builder.filter_level(log::LevelFilter::Error).filter_module("chunkmount", level).format(|out, record| {
         let time = humantime(std::time::SystemTime::now());
         writeln!(out, "{time} {} {}", record.level().as_str().to_lowercase(), record.args())
     });

@@ -99,7 +99,7 @@ impl Indexes {
         let key = directory.join(names::stored(array, index))?;
         match &array.stored.placement {
             Placement::Object => {
-                let meta = store.head(&key)?;
+                let meta = store.head_object(&key)?;
                 Ok(Part { key, meta, range: Range::All, body: None })
             }
             Placement::Shards(levels) => self.in_shard(store, &key, levels, index).map_err(|e| about(e, &key)),
@@ -214,7 +214,7 @@ impl Indexes {
         let fresh = match (outer, self.refresh) {
             (Some(outer), _) => outer.version == index.meta.version,
             (None, Some(age)) if index.looked.elapsed() >= age => {
-                let fresh = store.head(&id.0)?.version == index.meta.version;
+                let fresh = store.head_object(&id.0)?.version == index.meta.version;
                 if fresh && let Some(index) = self.state.lock().indexes.get_mut(id) {
                     index.looked = Instant::now();
                 }
@@ -298,7 +298,7 @@ fn read_shard(store: &dyn Store, key: &Key, level: &Shard, container: &Container
             }
             meta
         }
-        None => store.head(key)?,
+        None => store.head_object(key)?,
     };
     if level.envelope.is_empty() && meta.seekable && container.body.is_none() {
         let length = container.length.unwrap_or(meta.size);

@@ -4,14 +4,18 @@
 //! (`mode=nczarr,zip`). Zip archives are told by content, never by name. The store is opened at once, so that a wrong SOURCE
 //! fails with one line that names it.
 
+mod remote;
+
 use crate::array::{Format, Node};
 use crate::error::{Error, Kind, Result};
 use crate::format;
 use crate::limits;
 use crate::store::dir::{DirOptions, DirStore};
 use crate::store::nested::NestedStore;
+use crate::store::object::{self, Address, Found};
 use crate::store::zip::ZipStore;
 use crate::store::{Key, Range, Store};
+pub use remote::Hints;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -19,20 +23,31 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The words of `mode=` that are understood.
-const MODES: [&str; 6] = ["file", "zip", "zarr", "nczarr", "xarray", "noxarray"];
+const MODES: [&str; 7] = ["file", "zip", "s3", "zarr", "nczarr", "xarray", "noxarray"];
 
 /// How a source is opened.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Follow symbolic links that lead outside a directory.
     pub follow_symlinks: bool,
+    /// How object stores and web servers are asked.
+    pub object: object::Options,
+}
+
+/// What a person named.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A path of this machine.
+    Local(PathBuf),
+    /// In an object store, and whether it is named as directories are.
+    Remote(Address, bool),
 }
 
 /// An open source.
 pub struct Opened {
     /// Where its bytes come from.
     pub store: Arc<dyn Store>,
-    /// Its name, as `df` shows it: the real path.
+    /// Its name, as `df` shows it: the real path, or the bucket and key.
     pub name: String,
     /// The local file or directory, without links; a mount point must not lie in it.
     pub path: Option<PathBuf>,
@@ -72,38 +87,48 @@ impl Opened {
 /// [`Kind::NotFound`] where there is nothing; [`Kind::Unsupported`] for what is neither directory nor
 /// file, and for schemes that are not read; [`Kind::Corrupt`] for a file that is no zip archive or a damaged one;
 /// [`Kind::Usage`] for a URL that makes no sense or whose mode contradicts the content.
-pub fn open(source: impl AsRef<std::ffi::OsStr>, options: Options) -> Result<Opened> {
+pub fn open(source: impl AsRef<std::ffi::OsStr>, options: &Options) -> Result<Opened> {
     let source = source.as_ref();
     let shown = source.to_string_lossy().into_owned();
-    let (path, mode) = parse(source.as_bytes()).map_err(|e| e.about(&shown))?;
-    local(&path, mode, options).map_err(|e| e.about(&shown))
+    // A URL that may hold a secret is not repeated.
+    let named = || if shown.contains('@') || shown.contains('?') { "SOURCE" } else { &shown };
+    let (place, hints) = parse(source.as_bytes()).map_err(|e| e.about(named()))?;
+    let opened = match place {
+        Place::Local(path) => local(&path, hints.mode, options),
+        Place::Remote(address, is_directory) => distant(address, is_directory, hints.mode, options),
+    };
+    opened.map_err(|e| e.about(&shown))
 }
 
-/// The local path and the mode words that `source` names. Pure.
+/// The place that a source names, and what its words say beside. Pure.
 ///
 /// # Errors
 /// As [`open`], for what can be told without looking.
-pub fn parse(source: &[u8]) -> Result<(PathBuf, Vec<String>)> {
-    let literal = || Ok((PathBuf::from(OsString::from_vec(source.to_vec())), Vec::new()));
+pub fn parse(source: &[u8]) -> Result<(Place, Hints)> {
+    let literal = || Ok((Place::Local(PathBuf::from(OsString::from_vec(source.to_vec()))), Hints::default()));
     if source.is_empty() {
         return Err(Error::usage("no SOURCE"));
     }
     let Some(scheme) = scheme(source) else { return literal() };
     let rest = source.get(scheme.len() + 1..).unwrap_or_default();
-    match scheme.to_ascii_lowercase().as_str() {
-        "file" => {}
-        "s3" | "gs" | "gcs" | "az" | "abfs" | "abfss" | "http" | "https" => {
-            return Err(Error::unsupported(format!(
-                "object stores and web servers ({scheme}://) are not supported in this version"
-            )));
-        }
+    let is_file = match scheme.to_ascii_lowercase().as_str() {
+        "file" => true,
+        "s3" | "gs" | "gcs" | "az" | "azure" | "adl" | "abfs" | "abfss" | "http" | "https" => false,
         _ if rest.starts_with(b"//") => return Err(Error::unsupported(format!("{scheme}:// is no scheme that is read"))),
         _ => return literal(),
-    }
+    };
     let (place, fragment) = match rest.iter().position(|&b| b == b'#') {
         Some(hash) => (rest.get(..hash).unwrap_or_default(), rest.get(hash + 1..).unwrap_or_default()),
         None => (rest, &b""[..]),
     };
+    let hints = hints(fragment)?;
+    if !is_file {
+        let (address, is_directory) = remote::address(scheme, place, &hints)?;
+        return Ok((Place::Remote(address, is_directory), hints));
+    }
+    if hints.profile.is_some() || hints.region.is_some() || hints.mode.iter().any(|word| word == "s3") {
+        return Err(Error::usage("a file:// URL has nothing to do with S3"));
+    }
     let place = place.strip_prefix(b"//").unwrap_or(place);
     // The only host that a file can be on; anything else is a relative path, which netCDF allows.
     let place = place.strip_prefix(b"localhost").filter(|p| p.starts_with(b"/")).unwrap_or(place);
@@ -111,7 +136,7 @@ pub fn parse(source: &[u8]) -> Result<(PathBuf, Vec<String>)> {
     if path.is_empty() {
         return Err(Error::usage("a URL without a path"));
     }
-    Ok((PathBuf::from(OsString::from_vec(path)), modes(fragment)?))
+    Ok((Place::Local(PathBuf::from(OsString::from_vec(path))), hints))
 }
 
 // The scheme of a URL: letters before `://`, or `file:` alone.
@@ -141,31 +166,68 @@ fn decode(text: &[u8]) -> Result<Vec<u8>> {
     Ok(decoded)
 }
 
-fn modes(fragment: &[u8]) -> Result<Vec<String>> {
+fn hints(fragment: &[u8]) -> Result<Hints> {
     let fragment = decode(fragment)?;
     let fragment = String::from_utf8_lossy(&fragment);
-    let mut words = Vec::new();
+    let mut hints = Hints::default();
     for part in fragment.split('&').filter(|p| !p.is_empty()) {
-        let Some(list) = part.strip_prefix("mode=") else {
-            return Err(Error::usage(format!("\"{part}\" after # is not understood; mode=... is")));
+        let list = match part.split_once('=') {
+            Some(("mode", list)) => list,
+            Some(("aws.profile" | "awsprofile", profile)) => {
+                hints.profile = Some(profile.to_owned());
+                continue;
+            }
+            Some(("aws.region" | "awsregion", region)) => {
+                hints.region = Some(region.to_owned());
+                continue;
+            }
+            _ => {
+                let known = "mode=..., aws.profile=... and aws.region=...";
+                return Err(Error::usage(format!("\"{part}\" after # is not understood; {known} are")));
+            }
         };
         for word in list.split(',').map(|w| w.trim().to_ascii_lowercase()).filter(|w| !w.is_empty()) {
             if !MODES.contains(&word.as_str()) {
                 return Err(Error::usage(format!("mode \"{word}\" is not understood; {} are", MODES.join(", "))));
             }
-            words.push(word);
+            hints.mode.push(word);
         }
     }
-    let has = |word: &str| words.iter().any(|w| w == word);
+    let has = |word: &str| hints.mode.iter().any(|w| w == word);
     for (one, other) in [("file", "zip"), ("xarray", "noxarray")] {
         if has(one) && has(other) {
             return Err(Error::usage(format!("mode names both {one} and {other}")));
         }
     }
-    Ok(words)
+    Ok(hints)
 }
 
-fn local(path: &Path, mode: Vec<String>, options: Options) -> Result<Opened> {
+fn distant(address: Address, is_directory: bool, mode: Vec<String>, options: &Options) -> Result<Opened> {
+    let has = |word: &str| mode.iter().any(|w| w == word);
+    let key = address.key.clone();
+    let named_zip = [".zip", ".ozx"].iter().any(|suffix| key.to_ascii_lowercase().ends_with(suffix));
+    let object_first = !is_directory && !has("file") && (has("zip") || named_zip);
+    let settings = object::Options { documents: format::DOCUMENTS, ..options.object.clone() };
+    let (store, name): (Arc<dyn Store>, String) = match object::open(address, &settings, object_first)? {
+        Found::Directory(_) if has("zip") => {
+            return Err(Error::usage("mode=zip is asked for, and this is no object but what names have before a slash"));
+        }
+        Found::Directory(directory) => {
+            let name = directory.name();
+            (Arc::new(directory), name)
+        }
+        Found::Object(..) if has("file") => {
+            return Err(Error::usage("mode=file (a directory) is asked for, and this is an object"));
+        }
+        Found::Object(directory, key) => {
+            let name = directory.locate(&key);
+            (archive(Arc::new(directory), key, Path::new(&name))?, name)
+        }
+    };
+    Ok(Opened { store, name, path: None, modified: SystemTime::now(), mode })
+}
+
+fn local(path: &Path, mode: Vec<String>, options: &Options) -> Result<Opened> {
     let real = std::fs::canonicalize(path)?;
     let metadata = std::fs::metadata(&real)?;
     let has = |word: &str| mode.iter().any(|w| w == word);
@@ -183,15 +245,20 @@ fn local(path: &Path, mode: Vec<String>, options: Options) -> Result<Opened> {
         };
         let key = Key::root().join(name.as_bytes())?;
         // The container names itself by its place in its folder; the person's own words say more.
-        let opened = DirStore::open(folder, DirOptions::default()).and_then(|folder| ZipStore::open(Arc::new(folder), key));
-        let archive = opened.map_err(|e| Error::new(e.kind(), e.reason()))?;
-        let leave = holds_one_array(&archive, &real).map_err(|e| Error::new(e.kind(), e.to_string()))?;
-        NestedStore::wrap(if leave { archive.leave_folder() } else { archive }, format::is_mark)
+        let folder = DirStore::open(folder, DirOptions::default()).map_err(|e| Error::new(e.kind(), e.reason()))?;
+        archive(Arc::new(folder), key, &real)?
     } else {
         return Err(Error::unsupported("neither a directory nor a regular file"));
     };
     let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     Ok(Opened { store, name: real.display().to_string(), path: Some(real), modified, mode })
+}
+
+/// The archive at `key` of `container`, which a person calls `path`, and the archives in it.
+fn archive(container: Arc<dyn Store>, key: Key, path: &Path) -> Result<Arc<dyn Store>> {
+    let archive = ZipStore::open(container, key).map_err(|e| Error::new(e.kind(), e.reason()))?;
+    let leave = holds_one_array(&archive, path).map_err(|e| Error::new(e.kind(), e.to_string()))?;
+    Ok(NestedStore::wrap(if leave { archive.leave_folder() } else { archive }, format::is_mark))
 }
 
 /// Whether the folder that was entered is no store but the only array of one: tensorstore writes no documents above its arrays,
@@ -228,8 +295,9 @@ mod tests {
     use super::*;
 
     fn parsed(source: &str) -> (String, String) {
-        let (path, mode) = parse(source.as_bytes()).unwrap();
-        (path.to_str().unwrap().to_owned(), mode.join(","))
+        let (place, hints) = parse(source.as_bytes()).unwrap();
+        let Place::Local(path) = place else { panic!("{source} is a path") };
+        (path.to_str().unwrap().to_owned(), hints.mode.join(","))
     }
 
     fn refused(source: &str) -> Kind {
@@ -259,8 +327,19 @@ mod tests {
         {
             assert_eq!(refused(source), Kind::Usage, "{source}");
         }
-        for source in ["s3://b/k", "gs://b", "az://b", "https://h/p", "http://h", "ftp://h/p", "S3://b"] {
-            assert_eq!(refused(source), Kind::Unsupported, "{source}");
+        assert_eq!(refused("ftp://h/p"), Kind::Unsupported);
+    }
+
+    #[test]
+    fn urls_of_object_stores_have_hints() {
+        for source in ["s3://b/k#mode=nczarr,s3&aws.profile=me", "S3://b/k#awsprofile=me&mode=s3"] {
+            let (place, hints) = parse(source.as_bytes()).unwrap();
+            let Place::Remote(address, false) = place else { panic!("{source} is no directory's name") };
+            assert_eq!((address.key.as_str(), address.profile.as_deref()), ("k", Some("me")), "{source}");
+            assert!(hints.mode.contains(&"s3".to_owned()), "{source}");
+        }
+        for source in ["gs://b", "az://b", "https://h/p/", "http://h"] {
+            assert!(matches!(parse(source.as_bytes()).unwrap().0, Place::Remote(_, true)), "{source}");
         }
     }
 

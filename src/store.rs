@@ -7,6 +7,7 @@ pub mod dir;
 pub mod faulty;
 pub mod mem;
 pub mod nested;
+pub mod object;
 pub mod zip;
 
 use crate::error::{Error, Kind, Result};
@@ -224,6 +225,15 @@ impl Listing {
     }
 }
 
+/// What a directory is, and what is in it.
+#[derive(Debug, Clone)]
+pub struct Entered {
+    /// The directory.
+    pub meta: Meta,
+    /// Those of the names asked for that are not known to be absent.
+    pub present: Vec<&'static str>,
+}
+
 /// A place that holds objects.
 pub trait Store: Send + Sync {
     /// What a person calls this store, for messages.
@@ -251,6 +261,46 @@ pub trait Store: Send + Sync {
     /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a file.
     fn list(&self, key: &Key) -> Result<Listing>;
 
+    /// What is known of the object at `key`, for who has no use for a directory there: a store that would have to look for names
+    /// below `key` answers with [`Kind::NotFound`] instead.
+    ///
+    /// # Errors
+    /// As [`Store::head`].
+    fn head_object(&self, key: &Key) -> Result<Meta> {
+        self.head(key)
+    }
+
+    /// What is known of the directory at `key`, and which of the names `wanted` may be in it, with as few requests as that
+    /// takes.
+    ///
+    /// # Errors
+    /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a file.
+    fn enter(&self, key: &Key, wanted: &'static [&'static str]) -> Result<Entered> {
+        let meta = self.head(key)?;
+        if meta.kind != ObjectKind::Directory {
+            return Err(Error::not_found().about(key));
+        }
+        Ok(Entered { meta, present: wanted.to_vec() })
+    }
+
+    /// Some of the names in the directory at `key`, each once: as many as one request gives.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    fn sample(&self, key: &Key) -> Result<Listing> {
+        self.list(key)
+    }
+
+    /// Whether each read is a request over a network, so that what is told elsewhere should not be asked for.
+    fn is_distant(&self) -> bool {
+        false
+    }
+
+    /// Whether directories are no more than what names have before a slash, so that it takes a listing to tell one.
+    fn is_flat(&self) -> bool {
+        false
+    }
+
     /// Where the bytes of `key` lie, for a person: the key, and the byte range in a container where there is one.
     fn locate(&self, key: &Key) -> String {
         key.to_string()
@@ -262,7 +312,12 @@ pub trait Store: Send + Sync {
         std::thread::available_parallelism().map_or(2, usize::from)
     }
 
-    /// Requests made so far.
+    /// What a folder on disk has kept of what was read; `None` without one.
+    fn kept(&self) -> Option<Kept> {
+        None
+    }
+
+    /// Requests made so far; over a network those that went out, with all repetitions.
     fn requests(&self) -> Requests;
 }
 
@@ -277,6 +332,19 @@ pub struct Requests {
     pub list: u64,
     /// Bytes read.
     pub bytes: u64,
+}
+
+/// Counters of a folder that keeps what was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Reads that it answered.
+    pub hits: u64,
+    /// Bytes that it gave.
+    pub bytes: u64,
+    /// Reads that were put there.
+    pub written: u64,
+    /// Bytes that it holds, about.
+    pub held: u64,
 }
 
 // A length in memory as a 64-bit count; lossless on every supported target.

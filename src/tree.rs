@@ -7,6 +7,7 @@ mod cubes;
 mod marks;
 mod peek;
 mod scales;
+mod told;
 
 use crate::array::{Array, Attributes, Format, Group, Node};
 use crate::chunk;
@@ -16,9 +17,11 @@ use crate::limits;
 use crate::store::{Key, ObjectKind, Range, Store};
 use crate::view::{self, Flavour, names, nczarr};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+use told::Told;
 
 /// What the user chose for the whole mount.
 #[derive(Debug, Clone, Copy, Default)]
@@ -127,6 +130,7 @@ impl Directory {
 pub struct Tree {
     store: Arc<dyn Store>,
     options: Options,
+    told: Told,
     inventories: Mutex<lru::LruCache<Key, (Instant, marks::Found)>>,
     said: Mutex<lru::LruCache<u64, ()>>,
 }
@@ -150,7 +154,7 @@ impl Tree {
     /// The tree of `store`.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
         let inventories = Mutex::new(lru::LruCache::new(marks::REMEMBERED));
-        Self { store, options, inventories, said: Mutex::new(lru::LruCache::new(SAID)) }
+        Self { store, options, told: Told::default(), inventories, said: Mutex::new(lru::LruCache::new(SAID)) }
     }
 
     /// Says something, once.
@@ -177,12 +181,12 @@ impl Tree {
     /// # Errors
     /// Only when the store cannot tell whether the directory is there; what is wrong inside it is kept in the result.
     pub fn open(&self, key: &Key, above: &Below) -> Result<Directory> {
-        let meta = self.store.head(key)?;
-        if meta.kind != ObjectKind::Directory {
-            return Err(Error::not_found().about(key));
-        }
-        let mut modified = None;
-        let documents = self.fetch(key, &mut modified);
+        let told = self.told.documents(key);
+        let is_told = told.is_some();
+        let (documents, modified) = match told {
+            Some(told) => told,
+            None => self.fetch(key)?,
+        };
         let parent = if key.is_root() { self.options.only } else { above.format };
         let mut notices = Vec::new();
         let place = match wkw::properties(&documents) {
@@ -219,7 +223,8 @@ impl Tree {
             }
         }
         notices.extend(node.as_ref().ok().and_then(|node| format::notice(&documents, node)));
-        match self.has_nested_chunks(key, &node, &documents) {
+        // Where consolidated metadata is believed, it is believed in this as well: looking costs a request for each array.
+        match if is_told { Ok(false) } else { self.has_nested_chunks(key, &node, &documents) } {
             Ok(false) => {}
             Ok(true) => {
                 if let Ok(Node::Array(array)) = &mut node {
@@ -265,7 +270,6 @@ impl Tree {
             Ok(node) => shown(key, node, flavour, self.depends_on_levels(key, node, above), self.options.nczarr),
             Err(e) => broken(flavour, e),
         };
-        let modified = modified.unwrap_or(meta.modified);
         let below = Below { format, pyramid: self.pyramid(key, &node), place };
         let above = above.pyramid.clone();
         Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notices, is_derived: false })
@@ -299,7 +303,7 @@ impl Tree {
         if array.format != Format::Zarr2 || rank < 2 || !format::zarr2::leaves_separator_out(documents) {
             return Ok(false);
         }
-        let present = |key: Result<Key>| match key.and_then(|key| self.store.head(&key)) {
+        let present = |key: Result<Key>| match key.and_then(|key| self.store.head_object(&key)) {
             Ok(_) => Ok(true),
             Err(e) if e.kind() == Kind::NotFound => Ok(false),
             Err(e) => Err(e),
@@ -337,14 +341,19 @@ impl Tree {
         Some((document.name, content.clone()))
     }
 
-    /// Fetches the documents of a directory, and the time of the newest.
-    fn fetch(&self, key: &Key, modified: &mut Option<SystemTime>) -> Documents {
+    /// Fetches the documents of a directory, and the time of the newest, or its own where it has none.
+    ///
+    /// # Errors
+    /// When it cannot be told whether the directory is there.
+    fn fetch(&self, key: &Key) -> Result<(Documents, SystemTime)> {
+        let entered = self.store.enter(key, format::DOCUMENTS)?;
+        let mut modified = None;
         let mut documents = Documents::new();
-        for &name in format::DOCUMENTS {
+        for name in entered.present {
             let found = key.join(name).and_then(|key| {
                 let mut bytes = Vec::new();
                 let meta = self.store.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes)?;
-                *modified = (*modified).max(Some(meta.modified));
+                modified = modified.max(Some(meta.modified));
                 Ok(bytes)
             });
             match found {
@@ -354,7 +363,20 @@ impl Tree {
                 found => drop(documents.insert(name, found)),
             }
         }
-        documents
+        let modified = modified.unwrap_or(entered.meta.modified);
+        if self.store.is_distant() {
+            self.told.learn(key, &documents, modified);
+        }
+        Ok((documents, modified))
+    }
+
+    /// The documents of a directory below one that is to be understood; `None` where it may not be looked into, or is gone.
+    fn glance(&self, key: &Key) -> Result<Option<Documents>> {
+        match self.fetch(key) {
+            Ok((documents, _)) => Ok(Some(documents)),
+            Err(e) if matches!(e.kind(), Kind::Denied | Kind::NotFound) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.
@@ -371,6 +393,7 @@ impl Tree {
             view::consolidated_paths(&listed)?
         };
         let mut nodes = Vec::new();
+        let mut opened = HashMap::new();
         for path in paths {
             // A name that leads outside is no node, whatever the store would say of it.
             if !path.is_empty()
@@ -379,7 +402,7 @@ impl Tree {
                 self.warn(format!("{source}: lists {path:?}: {}", e.reason()));
                 continue;
             }
-            match self.open_path(root, &path) {
+            match self.open_path(root, &path, &mut opened) {
                 Ok(directory) => {
                     // The source's own words describe encoded bytes: they stand only for what cannot be read at all.
                     let node = match &directory.node {
@@ -455,14 +478,6 @@ impl Tree {
             }
         }
         false
-    }
-
-    fn open_path(&self, root: &Directory, path: &str) -> Result<Directory> {
-        let mut directory = self.open(&root.key, &Below::default())?;
-        for part in path.split('/').filter(|_| !path.is_empty()) {
-            directory = self.open(&directory.key.join(part)?, &directory.below)?;
-        }
-        Ok(directory)
     }
 }
 

@@ -231,6 +231,11 @@ impl Vfs {
         self.root.read().directory.below.format
     }
 
+    /// Whether reading waits for a network.
+    pub fn is_distant(&self) -> bool {
+        self.store().is_distant()
+    }
+
     fn store(&self) -> &dyn Store {
         self.tree.store()
     }
@@ -332,7 +337,7 @@ impl Vfs {
             return Err(Error::not_found());
         }
         let key = directory.key.join(name)?;
-        let meta = match self.store().head(&key) {
+        let meta = match self.tree.head(&key) {
             Err(e) if e.kind() == Kind::NotFound => return self.lookup_derived(parent, name, dir).ok_or(e)?,
             meta => meta?,
         };

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Kind, Result};
 use rustix::mount::UnmountFlags;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,6 +54,27 @@ pub fn heal(mountpoint: &Path) -> Result<()> {
         }
         _ => Err(Error::usage("a chunkmount is mounted there already").about(mountpoint.display())),
     }
+}
+
+/// The open `/dev/fuse` that a mount point `/dev/fd/N` names: somebody with the right to has mounted it and passed it on.
+///
+/// # Errors
+/// [`Kind::Usage`] where that is no open `/dev/fuse`.
+pub fn inherited(mountpoint: &Path) -> Result<Option<OwnedFd>> {
+    let Some(number) = mountpoint.to_str().and_then(|path| path.strip_prefix("/dev/fd/")) else { return Ok(None) };
+    let refused = |why: String| Error::usage(why).about(mountpoint.display());
+    let number: i32 = number.parse().map_err(|_| refused("is no number of a file descriptor".into()))?;
+    // The standard input is ours to name; for another number the kernel makes the copy, which some sandboxes forbid.
+    let device = match number {
+        0 => rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3),
+        _ => pidfd_open(getpid(), PidfdFlags::empty()).and_then(|own| pidfd_getfd(own, number, PidfdGetfdFlags::empty())),
+    };
+    let device = device.map_err(|e| refused(format!("cannot be taken over: {e}; /dev/fd/0 can be everywhere")))?;
+    let rdev = rustix::fs::fstat(&device).map(|stat| stat.st_rdev).unwrap_or_default();
+    if (rustix::fs::major(rdev), rustix::fs::minor(rdev)) != (10, 229) {
+        return Err(refused("is no open /dev/fuse".into()));
+    }
+    Ok(Some(device))
 }
 
 /// Asks a mount for its statistics: the one question that the kernel never answers from memory.

@@ -6,7 +6,7 @@
 //! files.
 
 use super::zip::ZipStore;
-use super::{Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
+use super::{Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use crate::limits;
 use parking_lot::Mutex;
@@ -93,7 +93,7 @@ impl NestedStore {
     }
 
     /// The archive that `key` lies in, with the archive's key and the rest of it; `None` for what lies in the outer one alone.
-    fn enter(&self, key: &Key) -> Result<Option<(Arc<ZipStore>, Key, Key)>> {
+    fn inside(&self, key: &Key) -> Result<Option<(Arc<ZipStore>, Key, Key)>> {
         let mut parts = key.as_bytes().split(|b| *b == b'/').filter(|part| !part.is_empty());
         let mut place = Key::root();
         while let Some(part) = parts.next() {
@@ -115,21 +115,21 @@ impl Store for NestedStore {
     }
 
     fn head(&self, key: &Key) -> Result<Meta> {
-        match self.enter(key)? {
+        match self.inside(key)? {
             None => self.outer.head(key),
             Some((archive, place, rest)) => archive.head(&rest).map_err(|e| e.within(&place)),
         }
     }
 
     fn get(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
-        match self.enter(key)? {
+        match self.inside(key)? {
             None => self.outer.get(key, range, pin, limit, into),
             Some((archive, place, rest)) => archive.get(&rest, range, pin, limit, into).map_err(|e| e.within(&place)),
         }
     }
 
     fn list(&self, key: &Key) -> Result<Listing> {
-        if let Some((archive, place, rest)) = self.enter(key)? {
+        if let Some((archive, place, rest)) = self.inside(key)? {
             return archive.list(&rest).map_err(|e| e.within(&place));
         }
         let mut listing = Listing::default();
@@ -141,7 +141,7 @@ impl Store for NestedStore {
     }
 
     fn locate(&self, key: &Key) -> String {
-        match self.enter(key) {
+        match self.inside(key) {
             Ok(Some((archive, _, rest))) => archive.locate(&rest),
             _ => self.outer.locate(key),
         }
@@ -149,6 +149,14 @@ impl Store for NestedStore {
 
     fn lanes(&self) -> usize {
         self.outer.lanes()
+    }
+
+    fn is_distant(&self) -> bool {
+        self.outer.is_distant()
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        self.outer.kept()
     }
 
     fn requests(&self) -> Requests {

@@ -15,7 +15,7 @@ mod name;
 mod open;
 mod stream;
 
-use super::{Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
+use super::{Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use bytes::{len, len64, u16_at};
 use directory::{Record, flag};
@@ -363,6 +363,10 @@ impl Store for ZipStore {
         listing().map_err(|e| e.about(key))
     }
 
+    fn is_distant(&self) -> bool {
+        self.container.is_distant()
+    }
+
     fn locate(&self, key: &Key) -> String {
         let container = self.container.locate(&self.key);
         let Ok(Found::File(number)) = self.find(key) else {
@@ -382,7 +386,14 @@ impl Store for ZipStore {
         self.container.lanes()
     }
 
+    fn kept(&self) -> Option<Kept> {
+        self.container.kept()
+    }
+
     fn requests(&self) -> Requests {
+        if self.container.is_distant() {
+            return self.container.requests();
+        }
         Requests {
             get: self.gets.load(Ordering::Relaxed),
             head: self.heads.load(Ordering::Relaxed),

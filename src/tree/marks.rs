@@ -55,14 +55,14 @@ impl Tree {
 
     /// Whether a directory without documents holds arrays of Zarr: tensorstore writes no groups, but netCDF needs one.
     pub(super) fn holds_zarr_arrays(&self, key: &Key) -> Result<bool> {
-        let names = match self.store.list(key) {
+        let names = match self.store.sample(key) {
             Ok(names) => names,
             Err(e) if matches!(e.kind(), Kind::Denied | Kind::NotFound) => return Ok(false),
             Err(e) => return Err(e),
         };
         let directories = names.iter().filter(|(_, kind)| *kind == ObjectKind::Directory).take(PEEKS as usize);
         for (name, _) in directories {
-            let documents = self.fetch(&key.join(name)?, &mut None);
+            let Some(documents) = self.glance(&key.join(name)?)? else { continue };
             let context = Context { only: self.options.only, ..Context::default() };
             if matches!(format::detect(&documents, &context), Ok(Node::Array(array)) if array.format != Format::N5) {
                 return Ok(true);
@@ -88,7 +88,7 @@ impl Tree {
         let Some((group, path)) = self.group_in_dataset(key)? else { return Ok(None) };
         let mut inventory = Inventory::new(path, !self.options.noxarray);
         let mut left = SURVEY;
-        for (name, kind) in self.store.list(key)?.iter() {
+        for (name, kind) in self.list(key)?.iter() {
             if kind != ObjectKind::Directory {
                 continue;
             }

@@ -52,7 +52,7 @@ impl Tree {
 
     /// The names in a directory; `None` where it may not be looked into, and then there is nothing to go by.
     fn looked_into(&self, key: &Key) -> Result<Option<Listing>> {
-        match self.store.list(key) {
+        match self.store.sample(key) {
             Ok(listing) => Ok(Some(listing)),
             Err(e) if matches!(e.kind(), Kind::Denied | Kind::NotFound) => Ok(None),
             Err(e) => Err(e),
@@ -80,7 +80,7 @@ impl Tree {
     }
 
     fn peek_at(&self, key: &Key, depth: u32, budget: &mut u32) -> Result<Peek> {
-        let documents = self.fetch(key, &mut None);
+        let Some(documents) = self.glance(key)? else { return Ok(Peek::Nothing) };
         let context = Context { only: self.options.only, ..Context::default() };
         // Damage, and what may not be read, says nothing of what lies above it; but a store that does not answer leaves the
         // question open.

@@ -58,7 +58,7 @@ impl Tree {
     pub(super) fn depends_on_levels(&self, key: &Key, node: &Node, above: &Below) -> bool {
         match node {
             Node::Group(Group { format: Format::N5, attributes: Ok(attributes), .. }) if attributes.is_empty() => {
-                let first = key.join("s0").and_then(|key| self.store.head(&key));
+                let first = key.join("s0").and_then(|key| self.head(&key));
                 !first.is_err_and(|e| e.kind() == Kind::NotFound)
             }
             Node::Group(group) => group.format == Format::N5,

@@ -76,7 +76,9 @@ impl Streams {
             stream.step = difference(&stream.last, index);
             stream.run = stream.run.saturating_add(1);
             stream.last = index.to_vec();
-            let depth = depth.min(2usize.saturating_pow(stream.run.min(16)));
+            // Where much can be fetched at once each step costs a wait for the network, so there are few.
+            let growth = if depth > 16 { 4usize } else { 2 };
+            let depth = depth.min(growth.saturating_pow(stream.run.min(16)));
             let (mut at, mut count) = match stream.frontier.take() {
                 Some((at, count)) if count > 1 => (at, count - 1),
                 _ => (index.to_vec(), 0),

@@ -97,8 +97,8 @@ impl Vfs {
 
     fn prefix_modified(&self, place: &Place) -> Result<SystemTime> {
         let chunks = &place.chunks;
-        if !chunks.array.is_listed_as_stored() || self.options.fill_missing {
-            // The source has no such directory: its directories are those of the last axis shown.
+        if !chunks.array.is_listed_as_stored() || self.options.fill_missing || self.store().is_flat() {
+            // The source has no such directory: its directories are those of the last axis shown, or no more than names.
             return Ok(chunks.modified);
         }
         let key = place.key()?;

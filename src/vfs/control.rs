@@ -66,6 +66,9 @@ impl Vfs {
                 "bytes_in": encoded, "bytes_out": decoded, "seconds": std::time::Duration::from_nanos(nanoseconds).as_secs_f64(),
             },
             "store": { "get": requests.get, "head": requests.head, "list": requests.list, "bytes": requests.bytes },
+            "disk": self.store().kept().map(|kept| {
+                json!({ "hits": kept.hits, "bytes": kept.bytes, "written": kept.written, "held": kept.held })
+            }),
             "open": { "files": self.files.len(), "directories": self.directories.len(), "inodes": self.table.len() },
             "errors": load(&self.errors),
             "arrays": Value::Object(arrays),

@@ -96,7 +96,7 @@ impl Vfs {
         for name in directory.documents() {
             listing.push(name.as_bytes(), ObjectKind::File)?;
         }
-        let source = self.store().list(&directory.key)?;
+        let source = self.tree.list(&directory.key)?;
         let mut names = Names { inode, listing, grid: None, chunks: None };
         if self.tree.derived(directory, DERIVED.as_bytes()).is_some()
             && !source.iter().any(|(name, _)| name == DERIVED.as_bytes())

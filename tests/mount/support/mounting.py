@@ -3,6 +3,7 @@
 Only the process that was started here is ever signalled, by its id, and only its own mount point is detached.
 """
 
+import errno
 import json
 import os
 import re
@@ -87,8 +88,9 @@ class Mount:
         try:
             # Nor any mount: what lies below may be one as well.
             return (mounted(self.where) or "?")[0] == "fuse.chunkmount" and os.listdir(self.where) is not None
-        except OSError:
-            return False
+        except OSError as problem:
+            # What may not or cannot be listed has answered all the same.
+            return problem.errno in (errno.EACCES, errno.EOPNOTSUPP)
 
     def _expire(self):
         self.expired = True

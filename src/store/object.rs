@@ -1,0 +1,439 @@
+//! Objects in a bucket (S3, Google Cloud Storage, Azure) or behind a web server, as a store.
+//!
+//! Names are flat there: a directory is what names have before a slash, and every question costs a request. So what a listing
+//! told is kept (see `object/shelf.rs`) and answers for the names in it; a question for a single object is one request, and
+//! never a listing. Only a server's 404 for an object is an absence: refusals, failures and answers that make no sense are
+//! errors (see `object/fail.rs`). A version is the entity tag, or time and size where there is none; reads are pinned to it.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+mod address;
+mod client;
+mod credentials;
+mod disk;
+mod fail;
+mod names;
+mod open;
+mod shelf;
+mod turns;
+mod wire;
+
+pub use address::{Address, Options, Service};
+pub use open::open;
+
+use super::{Entered, Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
+use crate::error::{Error, Kind, Result};
+use client::Client;
+use disk::Disk;
+use lru::LruCache;
+use object_store::path::Path;
+use object_store::{GetRange, ObjectMeta};
+use parking_lot::Mutex;
+use shelf::Shelf;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+use turns::Turns;
+
+/// Most answers about single objects that are kept.
+const HEADS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+
+/// Requests under way at a time when reading ahead: each waits some tens of milliseconds for the network.
+const LANES: usize = 64;
+
+/// What is at an address.
+pub enum Found {
+    /// Names below it.
+    Directory(Remote),
+    /// An object, by its key in the directory that holds it.
+    Object(Remote, Key),
+}
+
+/// What is known of one object: absent, or what it is.
+type Known = Option<Meta>;
+
+/// See the module.
+pub struct Remote {
+    client: Arc<Client>,
+    address: Arc<Address>,
+    /// What keys begin with: empty, or with a slash at the end.
+    prefix: String,
+    disk: Option<Arc<Disk>>,
+    documents: &'static [&'static str],
+    refresh: Option<Duration>,
+    opened: SystemTime,
+    shelves: Mutex<Shelves>,
+    heads: Mutex<LruCache<Key, (Instant, Known)>>,
+    /// Who asks for an object or a listing now, so that others wait for that answer.
+    asking: Turns<Known>,
+    first_pages: Turns<Arc<Shelf>>,
+    listings: Turns<Arc<Shelf>>,
+}
+
+struct Shelves {
+    kept: LruCache<Key, (Instant, Arc<Shelf>)>,
+    weight: usize,
+}
+
+impl Shelves {
+    fn clear(&mut self) {
+        self.kept.clear();
+        self.weight = 0;
+    }
+}
+
+impl Remote {
+    fn new(client: Client, address: Arc<Address>, options: &Options, disk: Option<Arc<Disk>>) -> Self {
+        let prefix = if address.key.is_empty() { String::new() } else { format!("{}/", address.key) };
+        Self {
+            client: Arc::new(client),
+            address,
+            prefix,
+            disk,
+            documents: options.documents,
+            refresh: options.refresh,
+            opened: SystemTime::now(),
+            shelves: Mutex::new(Shelves { kept: LruCache::unbounded(), weight: 0 }),
+            heads: Mutex::new(LruCache::new(HEADS)),
+            asking: Turns::default(),
+            first_pages: Turns::default(),
+            listings: Turns::default(),
+        }
+    }
+
+    // What a whole key is called by the library.
+    fn path(&self, key: &str) -> Result<Path> {
+        Path::parse(key).map_err(|_| Error::unsupported("control characters in a name are not read"))
+    }
+
+    // The whole key of an object; no server has names that are not Unicode.
+    fn full(&self, key: &Key) -> Result<String> {
+        let name = std::str::from_utf8(key.as_bytes()).map_err(|_| Error::not_found())?;
+        Ok(format!("{}{name}", self.prefix))
+    }
+
+    fn is_fresh(&self, when: Instant) -> bool {
+        self.refresh.is_none_or(|age| when.elapsed() < age)
+    }
+
+    fn directory(&self, modified: Option<SystemTime>) -> Meta {
+        let version = Version::Tag("directory".into());
+        Meta { kind: ObjectKind::Directory, size: 0, modified: modified.unwrap_or(self.opened), version, seekable: true }
+    }
+
+    // What is known already of `key`: from what was asked of it, or from the listing it would be in.
+    fn remembered(&self, key: &Key) -> (Option<Known>, Option<bool>) {
+        let (parent, name) = split(key);
+        let found = parent.and_then(|parent| self.kept(&parent)).map(|shelf| shelf.find(name)).unwrap_or_default();
+        if found.file.is_some() {
+            return (found.file, found.directory);
+        }
+        let mut heads = self.heads.lock();
+        let head = heads.get(key).filter(|(when, _)| self.is_fresh(*when)).map(|(_, known)| known.clone());
+        (head, found.directory)
+    }
+
+    // What the server knows of the object at `key`, asked at most once.
+    fn ask(&self, key: &Key) -> Result<Known> {
+        self.asking.take(key, || {
+            // Somebody's answer may have come in between.
+            if let (Some(known), _) = self.remembered(key) {
+                return Ok(known);
+            }
+            let when = Instant::now();
+            let known = match self.client.head(&self.path(&self.full(key)?)?) {
+                Ok(object) => Some(meta(&object)),
+                Err(e) if e.kind() == Kind::NotFound => None,
+                Err(e) => return Err(e),
+            };
+            self.learn(key, when, known.clone());
+            Ok(known)
+        })
+    }
+
+    // Keeps an answer about an object.
+    fn learn(&self, key: &Key, when: Instant, known: Known) {
+        self.heads.lock().put(key.clone(), (when, known));
+    }
+
+    // Whether the directory has a document by which directories are told.
+    fn has_document(&self, key: &Key) -> Result<bool> {
+        for name in self.documents {
+            if self.object_at(&key.join(name)?)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn object_at(&self, key: &Key) -> Result<Known> {
+        match self.remembered(key) {
+            (Some(known), _) => Ok(known),
+            (None, _) => self.ask(key),
+        }
+    }
+
+    fn look(&self, key: &Key) -> Result<Meta> {
+        if key.is_root() {
+            return Ok(self.directory(self.kept(key).and_then(|shelf| shelf.modified())));
+        }
+        let (file, directory) = self.remembered(key);
+        if directory == Some(true) {
+            return Ok(self.directory(self.kept(key).and_then(|shelf| shelf.modified())));
+        }
+        let file = match file {
+            Some(known) => known,
+            None => self.ask(key)?,
+        };
+        match file {
+            Some(meta) => Ok(meta),
+            None if directory == Some(false) => Err(Error::not_found()),
+            None if !self.client.lists() => {
+                if self.has_document(key)? {
+                    Ok(self.directory(None))
+                } else {
+                    Err(Error::not_found())
+                }
+            }
+            None => {
+                let shelf = self.shelf(key)?;
+                if shelf.is_empty() && !shelf.marked { Err(Error::not_found()) } else { Ok(self.directory(shelf.modified())) }
+            }
+        }
+    }
+
+    fn go_in(&self, key: &Key, wanted: &'static [&'static str]) -> Result<Entered> {
+        let all = |meta| Entered { meta, present: wanted.to_vec() };
+        if !self.client.lists() {
+            return Ok(all(self.look(key)?));
+        }
+        let shelf = match self.shelf(key) {
+            Ok(shelf) => shelf,
+            // Every document is asked for by its name then.
+            Err(e) if e.kind() == Kind::Denied => return Ok(all(self.directory(None))),
+            Err(e) => return Err(e),
+        };
+        if shelf.is_empty() && !shelf.marked && !key.is_root() {
+            return Err(Error::not_found());
+        }
+        let present = wanted.iter().copied().filter(|name| {
+            let found = shelf.find(name.as_bytes());
+            !matches!((found.file, found.directory), (Some(None), Some(false)))
+        });
+        Ok(Entered { meta: self.directory(shelf.modified()), present: present.collect() })
+    }
+
+    fn read(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
+        if key.is_root() {
+            return Err(Error::corrupt("a directory, where a file was expected"));
+        }
+        let (file, directory) = self.remembered(key);
+        match (&file, directory) {
+            (Some(None), Some(true)) => return Err(Error::corrupt("a directory, where a file was expected")),
+            (Some(None), _) => return Err(Error::not_found()),
+            _ => {}
+        }
+        let full = self.full(key)?;
+        let path = self.path(&full)?;
+        if let Some(disk) = &self.disk
+            && let Some(version) = pin.or(file.as_ref().and_then(|known| Some(&known.as_ref()?.version)))
+            && let Some(kept) = disk.get(&self.client.identity, &self.address.name(&full), version, range, into)
+        {
+            let length = crate::store::len64(into.len());
+            if length > limit {
+                return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
+            }
+            return Ok(kept);
+        }
+        let asked = range;
+        let range = match range {
+            Range::All => None,
+            Range::Part { length: 0, .. } | Range::Suffix(0) => return self.nothing(key, pin, into),
+            Range::Suffix(n) if self.client.has_suffixes() => Some(GetRange::Suffix(n)),
+            Range::Suffix(n) => {
+                let (start, end) = Range::Suffix(n).within(self.present(key)?.size);
+                if start == end {
+                    return self.nothing(key, pin, into);
+                }
+                Some(GetRange::Bounded(start..end))
+            }
+            Range::Part { offset, length } => match offset.checked_add(length) {
+                Some(end) => Some(GetRange::Bounded(offset..end)),
+                None => Some(GetRange::Offset(offset)),
+            },
+        };
+        // Only strong tags can be demanded; all are compared.
+        let tag = match pin {
+            Some(Version::Tag(tag)) if tag.starts_with('"') => Some(tag.as_ref()),
+            _ => None,
+        };
+        let accept = |object: &ObjectMeta, length: u64| {
+            if pin.is_some_and(|pin| *pin != version(object)) {
+                return Err(changed());
+            }
+            if length > limit {
+                return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
+            }
+            Ok(())
+        };
+        let when = Instant::now();
+        match self.client.read(&path, range, tag, into, &accept) {
+            Ok(Some(object)) => {
+                let meta = meta(&object);
+                if file.is_none() {
+                    self.learn(key, when, Some(meta.clone()));
+                }
+                if let Some(disk) = &self.disk {
+                    disk.put(&self.client.identity, &self.address.name(&full), &meta, asked, into);
+                }
+                Ok(meta)
+            }
+            // The object ends before the range.
+            Ok(None) => self.nothing(key, pin, into),
+            Err(e) => {
+                if e.kind() == Kind::NotFound && file.is_none() {
+                    self.learn(key, when, None);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    // A range that holds no byte.
+    fn nothing(&self, key: &Key, pin: Option<&Version>, into: &mut Vec<u8>) -> Result<Meta> {
+        let meta = self.present(key)?;
+        if pin.is_some_and(|pin| *pin != meta.version) {
+            return Err(changed());
+        }
+        into.clear();
+        Ok(meta)
+    }
+
+    fn present(&self, key: &Key) -> Result<Meta> {
+        self.object_at(key)?.ok_or_else(Error::not_found)
+    }
+
+    // Forgets what was told of an object that is no longer so.
+    fn forget(&self, key: &Key) {
+        self.heads.lock().pop(key);
+        if let (Some(parent), _) = split(key) {
+            let mut shelves = self.shelves.lock();
+            if let Some((_, old)) = shelves.kept.pop(&parent) {
+                shelves.weight = shelves.weight.saturating_sub(old.weight());
+            }
+        }
+    }
+}
+
+impl Store for Remote {
+    fn name(&self) -> String {
+        self.address.name(self.prefix.trim_end_matches('/'))
+    }
+
+    fn head(&self, key: &Key) -> Result<Meta> {
+        self.look(key).map_err(|e| e.about(key))
+    }
+
+    fn head_object(&self, key: &Key) -> Result<Meta> {
+        self.present(key).map_err(|e| e.about(key))
+    }
+
+    fn enter(&self, key: &Key, wanted: &'static [&'static str]) -> Result<Entered> {
+        self.go_in(key, wanted).map_err(|e| e.about(key))
+    }
+
+    fn get(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
+        self.read(key, range, pin, limit, into).map_err(|e| {
+            into.clear();
+            if e.kind() == Kind::Changed || pin.is_some() && e.kind() == Kind::NotFound {
+                self.forget(key);
+            }
+            e.about(key)
+        })
+    }
+
+    fn list(&self, key: &Key) -> Result<Listing> {
+        let listing = || {
+            let shelf = self.whole(key)?;
+            if shelf.is_empty() && !shelf.marked && !key.is_root() {
+                return Err(Error::not_found());
+            }
+            shelf.listing()
+        };
+        listing().map_err(|e| e.about(key))
+    }
+
+    fn sample(&self, key: &Key) -> Result<Listing> {
+        self.shelf(key).and_then(|shelf| shelf.listing()).map_err(|e| e.about(key))
+    }
+
+    fn is_distant(&self) -> bool {
+        true
+    }
+
+    fn lanes(&self) -> usize {
+        LANES
+    }
+
+    fn is_flat(&self) -> bool {
+        true
+    }
+
+    fn locate(&self, key: &Key) -> String {
+        self.address.name(&format!("{}{key}", self.prefix))
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        self.disk.as_ref().map(|disk| disk.kept())
+    }
+
+    fn requests(&self) -> Requests {
+        let counters = &self.client.counters;
+        Requests {
+            get: counters.get.load(Ordering::Relaxed),
+            head: counters.head.load(Ordering::Relaxed),
+            list: counters.list.load(Ordering::Relaxed),
+            bytes: counters.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn changed() -> Error {
+    Error::new(Kind::Changed, "the object is another version than the one that was opened")
+}
+
+// The directory that a key is in, and its name there.
+fn split(key: &Key) -> (Option<Key>, &[u8]) {
+    let bytes = key.as_bytes();
+    match bytes.iter().rposition(|&b| b == b'/') {
+        _ if key.is_root() => (None, bytes),
+        None => (Some(Key::root()), bytes),
+        Some(slash) => {
+            let (parent, name) = bytes.split_at(slash);
+            (Key::root().join(parent).ok(), name.get(1..).unwrap_or_default())
+        }
+    }
+}
+
+// An entity tag as answers for single objects have it; some listings leave the quotation marks out.
+fn quoted(tag: &str) -> String {
+    if tag.starts_with('"') || tag.starts_with("W/") { tag.to_owned() } else { format!("\"{tag}\"") }
+}
+
+fn version(object: &ObjectMeta) -> Version {
+    let tag = match &object.e_tag {
+        Some(tag) => quoted(tag),
+        None => format!("{} bytes of {}", object.size, object.last_modified.timestamp_millis()),
+    };
+    Version::Tag(tag.into())
+}
+
+fn meta(object: &ObjectMeta) -> Meta {
+    Meta {
+        kind: ObjectKind::File,
+        size: object.size,
+        modified: shelf::time(object.last_modified.timestamp_millis()),
+        version: version(object),
+        seekable: true,
+    }
+}

@@ -1,0 +1,440 @@
+//! A connection to one bucket, container or web server: how it is asked, how long, and how often.
+//!
+//! A question has a deadline, which holds for all of its attempts together. It is put off only by progress: each [`WINDOW`] bytes
+//! of an object give it a new one, so that a large object on a slow line is read, and a drip of bytes is not waited for.
+
+use super::credentials::{self, Credentials};
+use super::wire::{Ask, Connector, Counters, TRACE, Trace};
+use super::{Address, Options, Service, fail};
+use crate::error::{Error, Kind, Result};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, timeout_at};
+
+/// So many bytes must come within the deadline; then it starts anew.
+const WINDOW: u64 = 8 << 20;
+
+/// Most repetitions of a request that failed. With the pauses between them they take some six seconds.
+const RETRIES: usize = 6;
+
+/// Most repetitions of a read whose body was not what was promised.
+const REREADS: u32 = 2;
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Largest object that is read whole because the server does not answer ranges.
+const NO_RANGES: u64 = 64 << 20;
+
+/// See the module.
+pub struct Client {
+    runtime: Runtime,
+    objects: Arc<dyn ObjectStore>,
+    pages: Option<Arc<dyn PaginatedListStore>>,
+    credentials: Option<Arc<Credentials>>,
+    /// What was asked so far.
+    pub counters: Arc<Counters>,
+    timeout: Duration,
+    /// Whether the last bytes can be asked for without knowing how many there are.
+    suffixes: bool,
+    /// What is asked, for messages.
+    pub endpoint: String,
+    /// Whose objects these are, with the endpoint: equal names elsewhere are other objects.
+    pub identity: String,
+    /// The region that requests are signed for.
+    pub region: Option<String>,
+    /// Whether the region was guessed, so that the server's word counts.
+    pub guessed: bool,
+}
+
+/// A page of names.
+pub struct Page {
+    /// Objects.
+    pub objects: Vec<ObjectMeta>,
+    /// Directories.
+    pub directories: Vec<Path>,
+    /// The token of the next page.
+    pub next: Option<String>,
+}
+
+impl Client {
+    /// A client for the service at `address`. Nothing is asked of it yet; credentials are looked for.
+    ///
+    /// # Errors
+    /// [`Kind::Denied`] without credentials, [`Kind::Usage`] for what cannot be an address.
+    pub fn new(address: &Address, options: &Options, region: Option<String>) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("object-store")
+            .enable_all()
+            .build()
+            .map_err(|e| Error::new(Kind::Bug, format!("no runtime for requests: {e}")))?;
+        let counters = Arc::new(Counters::default());
+        let mut client = Self {
+            runtime,
+            objects: Arc::new(object_store::memory::InMemory::new()),
+            pages: None,
+            credentials: None,
+            counters: Arc::clone(&counters),
+            timeout: options.timeout,
+            suffixes: true,
+            endpoint: String::new(),
+            identity: String::new(),
+            region: None,
+            guessed: false,
+        };
+        let settings = Settings {
+            retry: RetryConfig {
+                backoff: BackoffConfig {
+                    init_backoff: Duration::from_millis(100),
+                    max_backoff: Duration::from_secs(5),
+                    base: 2.0,
+                },
+                max_retries: RETRIES,
+                retry_timeout: options.timeout,
+            },
+            // A connection that went silent is given up in time for another attempt.
+            client: ClientOptions::new()
+                .with_timeout_disabled()
+                .with_connect_timeout(CONNECT.min(options.timeout))
+                .with_read_timeout(options.timeout.div_f32(2.5).max(Duration::from_millis(200)))
+                .with_allow_http(true),
+            counters,
+        };
+        match &address.service {
+            Service::S3 { bucket, endpoint, region: named } => {
+                client.guessed = region.is_none() && options.region.is_none();
+                let region = region.or_else(|| options.region.clone()).or_else(|| named.clone());
+                client.s3(bucket, endpoint.as_deref(), region, address.profile.as_deref(), options, settings)?;
+            }
+            Service::Google { bucket } => client.google(bucket, options, settings)?,
+            Service::Azure { url, .. } => client.azure(url, options, settings)?,
+            Service::Web { base } => {
+                let built = HttpBuilder::new()
+                    .with_url(base)
+                    .with_retry(settings.retry.clone())
+                    .with_http_connector(settings.connector(&[]))
+                    .with_client_options(settings.client);
+                client.objects = Arc::new(built.build().map_err(wrong)?);
+                client.endpoint.clone_from(base);
+            }
+        }
+        client.identity = format!("{} {}", client.endpoint, client.identity);
+        Ok(client)
+    }
+
+    fn s3(
+        &mut self,
+        bucket: &str,
+        endpoint: Option<&str>,
+        region: Option<String>,
+        profile: Option<&str>,
+        options: &Options,
+        settings: Settings,
+    ) -> Result<()> {
+        let profile = options.profile.as_deref().or(profile);
+        let around = self.wait(async { Ok(credentials::surroundings(profile).await) })?;
+        let endpoint = options.endpoint.clone().or_else(|| endpoint.map(ToOwned::to_owned)).or(around.endpoint);
+        let region = region.or(around.region).unwrap_or_else(|| "us-east-1".into());
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(bucket)
+            .with_region(&region)
+            .with_request_payer(options.requester_pays)
+            .with_skip_signature(options.unsigned)
+            .with_retry(settings.retry.clone())
+            .with_http_connector(settings.connector(&[]))
+            .with_client_options(settings.client);
+        match &endpoint {
+            Some(endpoint) => {
+                if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+                    return Err(Error::usage(format!("the endpoint {endpoint:?} is no http:// or https:// URL")));
+                }
+                // Where the bucket is part of the host's name, certificates and name servers must know each bucket: only on request.
+                let own_host = endpoint.contains("{bucket}");
+                let endpoint = &endpoint.replace("{bucket}", bucket);
+                builder = builder.with_endpoint(endpoint).with_allow_http(true).with_virtual_hosted_style_request(own_host);
+                self.endpoint = redact(endpoint);
+            }
+            None => {
+                let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
+                let host = format!("s3.{region}.amazonaws.com{suffix}");
+                // A certificate for *.s3... has no name for a bucket with a dot.
+                let own_host = !bucket.contains('.');
+                self.endpoint = if own_host { format!("https://{bucket}.{host}") } else { format!("https://{host}") };
+                builder = builder.with_endpoint(&self.endpoint).with_virtual_hosted_style_request(own_host);
+            }
+        }
+        if !options.unsigned {
+            let found = self.wait(Credentials::find(profile))?;
+            let found = Arc::new(found);
+            self.credentials = Some(Arc::clone(&found));
+            builder = builder.with_credentials(found);
+        }
+        let store = Arc::new(builder.build().map_err(wrong)?);
+        self.region = Some(region);
+        self.pages = Some(store.clone());
+        self.objects = store;
+        Ok(())
+    }
+
+    fn google(&mut self, bucket: &str, options: &Options, settings: Settings) -> Result<()> {
+        let hosts: &[&str] = if options.endpoint.is_some() { &[] } else { &["storage.googleapis.com"] };
+        let mut builder = GoogleCloudStorageBuilder::from_env()
+            .with_bucket_name(bucket)
+            .with_skip_signature(options.unsigned)
+            .with_retry(settings.retry.clone())
+            .with_http_connector(settings.connector(hosts))
+            .with_client_options(settings.client);
+        if let Some(endpoint) = &options.endpoint {
+            builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
+        }
+        let store = Arc::new(builder.build().map_err(wrong)?);
+        self.endpoint = redact(options.endpoint.as_deref().unwrap_or("https://storage.googleapis.com"));
+        self.pages = Some(store.clone());
+        self.objects = store;
+        Ok(())
+    }
+
+    fn azure(&mut self, url: &str, options: &Options, settings: Settings) -> Result<()> {
+        let hosts: &[&str] = if options.endpoint.is_some() { &[] } else { &[".blob.", ".dfs.", "127.0.0.1", "localhost"] };
+        let mut builder = MicrosoftAzureBuilder::from_env()
+            .with_url(url)
+            .with_retry(settings.retry.clone())
+            .with_http_connector(settings.connector(hosts))
+            .with_client_options(settings.client);
+        if options.unsigned {
+            builder = builder.with_skip_signature(true);
+        }
+        if let Some(endpoint) = &options.endpoint {
+            builder = builder.with_endpoint(endpoint.clone()).with_allow_http(true);
+        }
+        self.identity = builder.get_config_value(&AzureConfigKey::AccountName).unwrap_or_default();
+        let store = Arc::new(builder.build().map_err(wrong)?);
+        self.endpoint = redact(options.endpoint.as_deref().unwrap_or(url));
+        self.suffixes = false;
+        self.pages = Some(store.clone());
+        self.objects = store;
+        Ok(())
+    }
+
+    /// Whether there are listings.
+    pub fn lists(&self) -> bool {
+        self.pages.is_some()
+    }
+
+    // Waits for what is no request to the store.
+    fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.runtime.block_on(async {
+            let late = || Error::new(Kind::TimedOut, format!("no credentials within {} s", self.timeout.as_secs_f32()));
+            tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(late()))
+        })
+    }
+
+    /// What is known of an object.
+    ///
+    /// # Errors
+    /// See [`fail::sort`].
+    pub fn head(&self, path: &Path) -> Result<ObjectMeta> {
+        let trace = Trace::new(Ask::Head);
+        self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
+            let options = GetOptions { head: true, ..GetOptions::default() };
+            let deadline = self.deadline();
+            Ok(self.until(deadline, &trace, self.objects.get_opts(path, options)).await?.meta)
+        }))
+    }
+
+    /// One page of the names below `prefix`, which ends in a slash or is empty.
+    ///
+    /// # Errors
+    /// See [`fail::sort`]; [`Kind::Unsupported`] for a web server.
+    pub fn page(&self, prefix: &str, token: Option<String>) -> Result<Page> {
+        let Some(pages) = &self.pages else {
+            return Err(Error::unsupported("a web server lists no names; what is called by name opens all the same"));
+        };
+        let trace = Trace::new(Ask::List);
+        self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
+            let options = PaginatedListOptions {
+                delimiter: Some(Cow::Borrowed("/")),
+                page_token: token,
+                ..PaginatedListOptions::default()
+            };
+            let prefix = Some(prefix).filter(|p| !p.is_empty());
+            let page = self.until(self.deadline(), &trace, pages.list_paginated(prefix, options)).await;
+            // A listing that is not there is that of a bucket, which was there.
+            let page = page.map_err(|e| match e.kind() {
+                Kind::NotFound => Error::new(Kind::Unavailable, "the server answered that the bucket is not there"),
+                _ => e,
+            })?;
+            let next = page.page_token.filter(|token| !token.is_empty());
+            Ok(Page { objects: page.result.objects, directories: page.result.common_prefixes, next })
+        }))
+    }
+
+    /// Reads `range` of an object into `into`, at the version `tag` where one is given: an entity tag that can be compared.
+    /// `accept` sees what is known of the object, and the number of bytes that are to come, before they do. `None` where the
+    /// range begins after the end of the object.
+    ///
+    /// # Errors
+    /// See [`fail::sort`]; what `accept` fails with.
+    pub fn read(
+        &self,
+        path: &Path,
+        range: Option<GetRange>,
+        tag: Option<&str>,
+        into: &mut Vec<u8>,
+        accept: &dyn Fn(&ObjectMeta, u64) -> Result<()>,
+    ) -> Result<Option<ObjectMeta>> {
+        let trace = Trace::new(Ask::Get);
+        self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
+            let deadline = self.deadline();
+            let mut again = 0;
+            loop {
+                let read = self.read_once(path, range.as_ref(), tag, into, accept, &trace, deadline).await;
+                match read {
+                    Err((e, true)) if again < REREADS && Instant::now() < deadline => {
+                        again = again.saturating_add(1);
+                        log::debug!("{path}: {}; asked again", e.reason());
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                    Err(_) if fail::status(&trace) == Some(416) => return Ok(None),
+                    Err((e, _)) => return Err(e),
+                    Ok(meta) => return Ok(Some(meta)),
+                }
+            }
+        }))
+    }
+
+    // One read; an error says whether asking again may help.
+    #[expect(clippy::too_many_arguments, reason = "a part of `read`, with its state")]
+    async fn read_once(
+        &self,
+        path: &Path,
+        range: Option<&GetRange>,
+        tag: Option<&str>,
+        into: &mut Vec<u8>,
+        accept: &dyn Fn(&ObjectMeta, u64) -> Result<()>,
+        trace: &Trace,
+        mut deadline: Instant,
+    ) -> std::result::Result<ObjectMeta, (Error, bool)> {
+        use futures_util::StreamExt;
+        let options = |range| GetOptions { if_match: tag.map(ToOwned::to_owned), range, ..GetOptions::default() };
+        let asked = self.until(deadline, trace, self.objects.get_opts(path, options(range.cloned()))).await;
+        let (result, wanted) = match asked {
+            Ok(result) => {
+                let wanted = 0..result.range.end.saturating_sub(result.range.start);
+                (result, wanted)
+            }
+            // A good answer to another question than was asked: there are servers that know no ranges.
+            Err(e) if range.is_some() && fail::answered(trace) => {
+                let all = self
+                    .until(deadline, trace, self.objects.get_opts(path, options(None)))
+                    .await
+                    .map_err(|_| (e.clone(), false))?;
+                let inside = range.and_then(|range| range.as_range(all.meta.size).ok());
+                match inside.filter(|_| all.meta.size <= NO_RANGES && all.range == (0..all.meta.size)) {
+                    Some(inside) => (all, inside),
+                    None => return Err((e, false)),
+                }
+            }
+            Err(e) => return Err((e, false)),
+        };
+        let meta = result.meta.clone();
+        let expected = result.range.end.saturating_sub(result.range.start);
+        accept(&meta, wanted.end.saturating_sub(wanted.start)).map_err(|e| (e, false))?;
+        let size = usize::try_from(expected).map_err(|_| (Error::too_big(format!("{expected} bytes")), false))?;
+        into.clear();
+        crate::store::reserve(into, size).map_err(|e| (e, false))?;
+        let mut stream = result.into_stream();
+        let mut window = 0_u64;
+        while let Some(piece) = timeout_at(deadline, stream.next()).await.map_err(|_| (fail::late(trace, self.timeout), false))? {
+            let piece = piece.map_err(|e| (fail::broke_off(&e), true))?;
+            let length = crate::store::len64(piece.len());
+            self.counters.bytes.fetch_add(length, Ordering::Relaxed);
+            if into.len().saturating_add(piece.len()) > size {
+                let reason = format!("the server gave more than the {expected} bytes that it promised");
+                return Err((Error::new(Kind::Unavailable, reason), true));
+            }
+            into.extend_from_slice(&piece);
+            window = window.saturating_add(length);
+            if window >= WINDOW {
+                window = 0;
+                deadline = self.deadline();
+            }
+        }
+        if into.len() != size {
+            let reason = format!("the server promised {expected} bytes and gave {}", into.len());
+            return Err((Error::new(Kind::Unavailable, reason), true));
+        }
+        if wanted.end.saturating_sub(wanted.start) != expected {
+            let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(into.len());
+            let (start, end) = (place(wanted.start), place(wanted.end));
+            into.truncate(end);
+            into.drain(..start.min(end));
+        }
+        Ok(meta)
+    }
+
+    /// Whether a range of the last bytes can be asked for.
+    pub fn has_suffixes(&self) -> bool {
+        self.suffixes
+    }
+
+    fn deadline(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.timeout).unwrap_or(now)
+    }
+
+    async fn until<T>(&self, deadline: Instant, trace: &Trace, ask: impl Future<Output = object_store::Result<T>>) -> Result<T> {
+        match timeout_at(deadline, ask).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(e)) => {
+                if fail::is_expired(trace)
+                    && let Some(credentials) = &self.credentials
+                {
+                    credentials.forget().await;
+                }
+                Err(fail::sort(&e, trace))
+            }
+            Err(_) => Err(fail::late(trace, self.timeout)),
+        }
+    }
+}
+
+struct Settings {
+    retry: RetryConfig,
+    client: ClientOptions,
+    counters: Arc<Counters>,
+}
+
+impl Settings {
+    fn connector(&self, hosts: &'static [&'static str]) -> Connector {
+        Connector { counters: Arc::clone(&self.counters), hosts }
+    }
+}
+
+// A builder refuses what it was given before anything is asked.
+fn wrong(e: object_store::Error) -> Error {
+    Error::usage(super::wire::cause(&e))
+}
+
+/// A URL without what may be secret in it.
+fn redact(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+            format!("{scheme}://{}{path}", host.rsplit('@').next().unwrap_or_default())
+        }
+        None => url.to_owned(),
+    }
+}

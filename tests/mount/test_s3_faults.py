@@ -1,0 +1,336 @@
+"""A server of objects that misbehaves: the right bytes or the right error, in time; never absence, zeros or a short listing."""
+
+import errno
+import os
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from support.reading import by_zarr
+from support.s3 import clean_env, cut, drip, fault, silent, status
+from test_s3 import double, fails, put, small_array  # noqa: F401
+
+# Seconds that a request may take in these tests.
+TIMEOUT = 3
+
+
+@pytest.fixture
+def shown(double):
+    """A mounted array of ten by ten chunks, whose listing does not tell of the chunks `9/*`: it is nested."""
+    values, files = small_array((100, 100), (10, 10), "/")
+    put(double, "a", files)
+    double.view = double.mount("s3://b/a", "--timeout", str(TIMEOUT))
+    double.values = values
+    double.log.clear()
+    return double
+
+
+def chunk(double, name):
+    """The content of a chunk file, checked; an error is a number."""
+    start = time.monotonic()
+    try:
+        with open(double.view / name, "rb") as file:
+            got = file.read()
+    except OSError as problem:
+        return problem.errno, time.monotonic() - start
+    i, j = map(int, name.split("/"))
+    want = double.values[i * 10 : i * 10 + 10, j * 10 : j * 10 + 10]
+    assert got == want.tobytes(), f"{name}: wrong bytes"
+    return 0, time.monotonic() - start
+
+
+@pytest.mark.parametrize("code", [500, 503, 429])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("kind", ["GET", "HEAD", "LIST"])
+def test_passing_failures_are_not_seen(shown, code, times, kind):
+    shown.faults.append(fault(status(code), kinds=kind, times=times))
+    if kind == "LIST":
+        assert sorted(os.listdir(shown.view / "3")) == [str(i) for i in range(10)]
+    else:
+        assert chunk(shown, "3/4")[0] == 0
+    assert shown.count()[kind] == times + 1
+
+
+@pytest.mark.parametrize("code", [500, 503, 429])
+@pytest.mark.parametrize("kind", ["GET", "HEAD", "LIST"])
+def test_lasting_failures_are_errors(shown, code, kind):
+    shown.faults.append(fault(status(code), kinds=kind))
+    start = time.monotonic()
+    if kind == "LIST":
+        with pytest.raises(OSError) as problem:
+            os.listdir(shown.view / "3")
+        assert problem.value.errno == errno.EIO
+    else:
+        assert chunk(shown, "3/4")[0] == errno.EIO
+    assert time.monotonic() - start < TIMEOUT + 2
+    assert str(code) in shown.view.text()
+    shown.faults.clear()
+    time.sleep(1.1)
+    assert chunk(shown, "3/4")[0] == 0, "it recovers"
+
+
+def test_refused_is_not_absent(shown):
+    shown.faults.append(fault(status(403, "AccessDenied"), key="a/3/4"))
+    assert chunk(shown, "3/4")[0] == errno.EACCES
+    assert not os.path.lexists(shown.view / "3" / "99") and chunk(shown, "3/5")[0] == 0
+
+
+def test_a_bucket_that_is_gone_is_not_an_absent_chunk(shown):
+    shown.faults.append(fault(status(404, "NoSuchBucket"), kinds="GET LIST"))
+    assert chunk(shown, "3/4")[0] in (errno.EIO, errno.ESTALE)
+    with pytest.raises(OSError) as problem:
+        os.listdir(shown.view / "3")
+    assert problem.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize("kind", ["GET", "HEAD", "LIST"])
+def test_silence_ends_at_the_deadline(shown, kind):
+    shown.faults.append(fault(silent, kinds=kind, key="a/3/" if kind == "LIST" else "a/3/4"))
+    start = time.monotonic()
+    if kind == "LIST":
+        with pytest.raises(OSError) as problem:
+            os.listdir(shown.view / "3")
+        assert problem.value.errno == errno.ETIMEDOUT
+    else:
+        assert chunk(shown, "3/4")[0] == errno.ETIMEDOUT
+    took = time.monotonic() - start
+    assert TIMEOUT - 0.5 < took < TIMEOUT + 2, "once, not twice"
+    assert chunk(shown, "3/5")[0] == 0
+
+
+def test_one_silent_connection_is_given_up_for_another(shown):
+    shown.faults.append(fault(silent, kinds="GET", key="a/3/4", times=1))
+    error, took = chunk(shown, "3/4")
+    assert error == 0 and took < TIMEOUT
+
+
+def test_a_drip_of_bytes_ends_at_the_deadline(shown):
+    shown.faults.append(fault(drip, kinds="GET", key="a/3/4"))
+    error, took = chunk(shown, "3/4")
+    assert error == errno.ETIMEDOUT and took < TIMEOUT + 2
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("at", [0, 1, 200, -1])
+def test_cut_bodies(shown, at, declared):
+    shown.faults.append(fault(cut(at, declared), kinds="GET", key="a/3/4", times=1))
+    assert chunk(shown, "3/4")[0] in (0, errno.EIO)
+    shown.faults[:] = [fault(cut(at, declared), kinds="GET", key="a/3/5")]
+    error, took = chunk(shown, "3/5")
+    # A read that is resumed where it broke off comes to its end in pieces of 200.
+    assert error in (0, errno.EIO, errno.ETIMEDOUT) and took < TIMEOUT + 2
+    assert error != 0 or at == 200
+
+
+def test_a_body_that_is_too_long(shown):
+    def long(request):
+        content = shown.objects[request.key]
+        request.send(200, content + b"more", request.headers_of(content), length=len(content))
+
+    shown.faults.append(fault(long, kinds="GET", key="a/3/4"))
+    assert chunk(shown, "3/4")[0] in (0, errno.EIO)
+
+    def longer(request):
+        content = shown.objects[request.key] + b"more"
+        request.send(200, content, request.headers_of(shown.objects[request.key]))
+
+    shown.faults[:] = [fault(longer, kinds="GET", key="a/3/5")]
+    assert chunk(shown, "3/5")[0] == errno.EIO
+
+
+@pytest.fixture
+def foreign(double):
+    """A mounted file of no format, which is read by ranges."""
+    content = bytes(range(256)) * 1200
+    double.put("a/file", content)
+    double.put("a/other", b"x")
+    double.view = double.mount("s3://b/a", "--timeout", str(TIMEOUT))
+    double.content = content
+    return double
+
+
+def test_a_range_answered_with_all_is_cut_to_the_range(foreign):
+    def all_of_it(request):
+        content = foreign.objects[request.key]
+        request.send(200, content, request.headers_of(content))
+
+    foreign.faults.append(fault(all_of_it, kinds="GET", key="a/file"))
+    assert (foreign.view / "file").read_bytes() == foreign.content
+
+
+def test_another_range_than_was_asked_for(foreign):
+    def shifted(request):
+        content = foreign.objects[request.key]
+        part = request.slice(content)
+        if part is None:
+            return request.object()
+        headers = request.headers_of(content)
+        start, end = part[0] + 1, min(part[1] + 1, len(content))
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+        request.send(206, content[start:end], headers)
+
+    foreign.faults.append(fault(shifted, kinds="GET", key="a/file"))
+    try:
+        assert (foreign.view / "file").read_bytes() == foreign.content
+    except OSError as problem:
+        assert problem.errno == errno.EIO
+
+
+def test_a_replaced_object_is_stale_and_then_new(shown):
+    assert os.path.exists(shown.view / "3/4")
+    old = shown.objects["a/3/4"]
+    shown.objects["a/3/4"] = np.full((10, 10), 7, "<i4").tobytes()
+    error, _ = chunk(shown, "3/4")
+    assert error == errno.ESTALE
+    # What was opened is read at its version.
+    with open(shown.view / "3/5", "rb") as file:
+        shown.objects["a/3/5"] = old
+        assert file.read() == shown.values[30:40, 50:60].tobytes()
+
+
+def test_refresh_sees_a_replaced_object(double):
+    values, files = small_array()
+    put(double, "a", files)
+    view = double.mount("s3://b/a", "--refresh", "0.2")
+    assert (by_zarr(view / "") == values).all()
+    double.objects["a/0.0"] = np.full((10, 10), 7, "<i4").tobytes()
+    time.sleep(0.5)
+    assert (np.fromfile(view / "0.0", "<i4") == 7).all()
+
+
+def names(double):
+    return sorted(os.listdir(double.view / "3"))
+
+
+def test_listings_in_pages_with_empty_ones_and_disorder(shown):
+    pages = {
+        "": (["a/3/7", "a/3/0", "a/3/1"], "one"),
+        "one": ([], "two"),
+        "two": (["a/3/1", "a/3/9", "a/3/2", "a/3/3", "a/3/4"], "three"),
+        "three": (["a/3/5", "a/3/6", "a/3/8", "a/3/0"], None),
+    }
+
+    def page(request):
+        listed, token = pages[request.query.get("continuation-token", "")]
+        request.list(names=listed, token=token)
+
+    shown.faults.append(fault(page, kinds="LIST", key="a/3/"))
+    assert names(shown) == [str(i) for i in range(10)]
+
+
+@pytest.mark.parametrize("kind", ["repeated", "endless", "no token", "cut", "web page", "error", "foreign"])
+def test_bad_listings_are_errors(shown, kind):
+    count = iter(range(10**9))
+
+    def page(request):
+        if kind == "repeated":
+            request.list(names=["a/3/1"], token="again")
+        elif kind == "endless":
+            request.list(names=[], token=f"t{next(count)}")
+        elif kind == "no token":
+            xml = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
+            request.send(200, xml)
+        elif kind == "cut":
+            request.send(200, b"<ListBucketResult><Contents><Key>a/3/1</Key>")
+        elif kind == "web page":
+            request.send(200, b"<html><body>welcome</body></html>")
+        elif kind == "error":
+            request.send(200, b"<Error><Code>InternalError</Code></Error>")
+        elif kind == "foreign":
+            request.list(names=["elsewhere/x"])
+
+    shown.faults.append(fault(page, kinds="LIST", key="a/3/"))
+    with pytest.raises(OSError) as problem:
+        names(shown)
+    assert problem.value.errno == errno.EIO
+    shown.faults.clear()
+    assert names(shown) == [str(i) for i in range(10)]
+
+
+def test_an_endpoint_that_is_not_there_is_named(room):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    for url in [f"http://127.0.0.1:{port}", "http://no-such-host.invalid", f"https://127.0.0.1:{port}"]:
+        code, text = fails("s3://b/a", "--endpoint-url", url, "--no-sign-request", env=clean_env(), within=10)
+        assert code == 7 and url in text, text
+
+
+def test_a_web_page_for_tls_is_named(double):
+    url = double.url.replace("http:", "https:")
+    code, text = fails("s3://b/a", "--endpoint-url", url, "--no-sign-request", env=clean_env(), within=10)
+    assert code == 7 and url in text, text
+
+
+def test_an_object_replaced_between_two_reads_of_it(foreign):
+    with open(foreign.view / "file", "rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        assert os.pread(file.fileno(), 100, 0) == foreign.content[:100]
+        foreign.objects["a/file"] = bytes(len(foreign.content))
+        with pytest.raises(OSError) as problem:
+            os.pread(file.fileno(), 100, 250_000)
+        assert problem.value.errno == errno.ESTALE
+        del foreign.objects["a/file"]
+        with pytest.raises(OSError) as problem:
+            os.pread(file.fileno(), 100, 200_000)
+        assert problem.value.errno == errno.ESTALE
+    assert (foreign.view / "other").read_bytes() == b"x"
+
+
+def test_a_deleted_object_is_stale_or_said_to_be_absent(shown):
+    with open(shown.view / "3/4", "rb") as file:
+        del shown.objects["a/3/4"]
+        # What was opened is whole.
+        assert file.read() == shown.values[30:40, 40:50].tobytes()
+    assert os.path.exists(shown.view / "3/6")
+    del shown.objects["a/3/6"]
+    # The kernel looks the name up once more when it is told that it is stale, and the server says that it is absent.
+    assert chunk(shown, "3/6")[0] in (errno.ESTALE, errno.ENOENT)
+    assert chunk(shown, "3/5")[0] == 0
+
+
+def test_a_bucket_that_moves_is_no_absence(shown):
+    away = lambda request: request.error(301, "PermanentRedirect", {"x-amz-bucket-region": "eu-north-1"})  # noqa: E731
+    shown.faults.append(fault(away))
+    assert chunk(shown, "3/4")[0] == errno.EIO
+    with pytest.raises(OSError) as problem:
+        os.listdir(shown.view / "4")
+    assert problem.value.errno == errno.EIO
+    shown.faults.clear()
+    time.sleep(1.1)
+    assert chunk(shown, "3/4")[0] == 0
+
+
+def test_credentials_that_expire_are_asked_for_again(double, room, mount):
+    values, files = small_array((100, 100), (10, 10), "/")
+    put(double, "a", files)
+    counter, script, config = room / "counter", room / "keys", room / "config"
+    script.write_text(
+        f"#!/bin/sh\necho x >> {counter}\nn=$(wc -l < {counter})\n"
+        'echo "{\\"Version\\": 1, \\"AccessKeyId\\": \\"AKID$n\\", \\"SecretAccessKey\\": \\"hush-hush$n\\"}"\n'
+    )
+    script.chmod(0o755)
+    config.write_text(f"[profile p]\ncredential_process = {script}\nregion = us-east-1\n")
+    view = mount("s3://b/a", "--endpoint-url", double.url, "--profile", "p", env=clean_env(AWS_CONFIG_FILE=str(config)))
+    double.view, double.values = view, values
+    expired = [True]
+
+    def judge(request):
+        if expired[0] and "AKID1/" in request.handler.headers.get("Authorization", ""):
+            request.error(400, "ExpiredToken")
+            return True
+        return False
+
+    double.faults.append(judge)
+    assert chunk(double, "3/4")[0] in (0, errno.EACCES)
+    time.sleep(1.1)
+    assert chunk(double, "3/4")[0] == 0 and chunk(double, "3/5")[0] == 0
+    assert "hush" not in view.text()
+
+
+@pytest.mark.parametrize("at", range(0, 400, 23))
+def test_a_body_cut_anywhere_is_mended_or_an_error(shown, at):
+    shown.faults.append(fault(cut(at), kinds="GET", key="a/3/4", times=1))
+    assert chunk(shown, "3/4")[0] == 0
