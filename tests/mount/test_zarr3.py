@@ -417,6 +417,15 @@ def test_chunk_keys(keys, flavour, mount, room):
         assert not disagreements(view / name, [numbers(shape)]), name
 
 
+def test_what_gdal_left_out_is_said_once(mount):
+    """GDAL up to 3.10 writes no codec `bytes`; its arrays are shown with one, so that others read them too."""
+    view = mount(CORPUS.path("zarr3/gdal.zarr"))
+    for record in CORPUS.records["zarr3/gdal.zarr"]:
+        for _ in range(2):
+            assert by_zarr(view / record.array).shape == tuple(record.shape)
+        assert view.text().count(f"{record.array}: names no codec that makes bytes") == 1
+
+
 def test_a_source_that_is_one_array(mount):
     """The root of a store may be an array itself."""
     (record,) = CORPUS.records["zarr3/rootarray.zarr"]
