@@ -161,7 +161,7 @@ def by_gdal(path, given, options):
     bands, height, width = given.shape
     with rasterio.open("/vsimem/given.tif", "w", driver="GTiff", dtype=given.dtype.name, width=width, height=height, count=bands) as raster:
         raster.write(given)
-    rasterio.shutil.copy("/vsimem/given.tif", str(path), driver="Zarr", FORMAT="ZARR_V3", BLOCKSIZE="2,8,8", **options)
+    rasterio.shutil.copy("/vsimem/given.tif", str(path), driver="Zarr", FORMAT="ZARR_V3", BLOCKSIZE="2,8,8", INTERLEAVE="BAND", **options)
 
 
 def main():
