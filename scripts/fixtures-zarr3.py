@@ -8,7 +8,7 @@ writes into OUT the layout of `tests/data/zarr3.tar.xz`: stores, truth/*.npy and
 the others read, and must be what was handed to the writer. Values follow from fixed seeds. Made by hand are the file names
 of chunks with a suffix, the words of grids that are rectilinear but regular, and codecs that are bare names (`by_hand`). chunkmount has no part in it.
 
-Needs zarr 3.1, zarrs 0.2, tensorstore, numcodecs, ml_dtypes.
+Needs zarr 3.1, zarrs 0.2, tensorstore, numcodecs, ml_dtypes, and rasterio 1.4 with its GDAL 3.10.
 """
 
 import json
@@ -142,19 +142,36 @@ def by_tensorstore(path):
 def read(reader, path):
     if reader == "tensorstore":
         return np.asarray(by_tensorstore(path).read().result())
+    if reader == "GDAL":
+        import rasterio
+
+        with rasterio.open(f'ZARR:"{path.parent}":/{path.name}') as raster:
+            return raster.read()
     import zarr
 
     with zarr.config.set({"codec_pipeline.path": PIPELINES[reader]}):
         return np.asarray(zarr.open_array(str(path), mode="r")[...])
 
 
+def by_gdal(path, given, options):
+    """GDAL copies a raster of bands; it makes a group at `path` and an array of the same name in it."""
+    import rasterio
+    import rasterio.shutil
+
+    bands, height, width = given.shape
+    with rasterio.open("/vsimem/given.tif", "w", driver="GTiff", dtype=given.dtype.name, width=width, height=height, count=bands) as raster:
+        raster.write(given)
+    rasterio.shutil.copy("/vsimem/given.tif", str(path), driver="Zarr", FORMAT="ZARR_V3", BLOCKSIZE="2,8,8", INTERLEAVE="BAND", **options)
+
+
 def main():
     import numcodecs as library
+    import rasterio
     import tensorstore
     import zarr
     from importlib.metadata import version
 
-    versions = {"zarr-python": f"{zarr.__version__} (numcodecs {library.__version__})", "zarrs": version("zarrs"), "tensorstore": version("tensorstore")}
+    versions = {"zarr-python": f"{zarr.__version__} (numcodecs {library.__version__})", "zarrs": version("zarrs"), "tensorstore": version("tensorstore"), "GDAL": rasterio.__gdal_version__}
     out = Path(sys.argv[1])
     (out / "truth").mkdir(parents=True, exist_ok=True)
     stores, arrays = [], []
@@ -258,6 +275,23 @@ def main():
         (out / truth).write_text(json.dumps({"items": items}, ensure_ascii=False))
         arrays.append({"id": f"zarr3/rare/{name}", "store": store, "array": name, "format": "zarr3", "container": "dir", "axes": "C", "truth": truth,
                        "dtype": "|O", "shape": [17], "writer": "zarr-python", "writer_version": versions["zarr-python"], "codec": codecs, "attrs": {}})  # fmt: skip
+    # GDAL up to 3.10 leaves out the codec `bytes`, so that it alone reads what it writes.
+    store = "zarr3/gdal.zarr"
+    (out / store).mkdir(parents=True)
+    for name, (dtype, options) in {
+        "plain": ("<f4", {}),
+        "dots": ("<u2", {"DIM_SEPARATOR": "."}),
+        "gzip": ("<u2", {"COMPRESS": "GZIP"}),
+        "blosc": ("<i4", {"COMPRESS": "BLOSC"}),
+        "f": ("<f8", {"CHUNK_MEMORY_LAYOUT": "F"}),
+        "f_gzip": ("|u1", {"CHUNK_MEMORY_LAYOUT": "F", "COMPRESS": "GZIP"}),
+        "complex": ("<c8", {"COMPRESS": "GZIP"}),
+    }.items():
+        given = values(name, dtype, [2, 13, 11], {})
+        by_gdal(out / store / name, given, options)
+        document = json.loads((out / store / name / name / "zarr.json").read_text())
+        add(store, f"{name}/{name}", "GDAL", dtype, given, {"codecs": None} | document, "", ["GDAL"])
+
     (out / "manifest.json").write_text(json.dumps({"stores": stores, "arrays": arrays}, indent=1, ensure_ascii=False))
 
 

@@ -102,6 +102,7 @@ pub fn notice(documents: &Documents, node: &Node) -> Option<String> {
     match node {
         Node::Group(Group { format: Format::Zarr2, .. }) => zarr2::passed_over(documents),
         Node::Group(Group { format: Format::N5, .. }) => n5::newer_version(documents),
+        Node::Array(array) if array.format == Format::Zarr3 => zarr3::notice(documents),
         _ => None,
     }
 }

@@ -102,7 +102,7 @@ impl Indexes {
                 let meta = store.head_object(&key)?;
                 Ok(Part { key, meta, range: Range::All, body: None })
             }
-            Placement::Shards(levels) => self.in_shard(store, &key, levels, index).map_err(|e| about(e, &key)),
+            Placement::Shards(levels) => self.in_shard(store, &key, array, levels, index).map_err(|e| about(e, &key)),
             Placement::Cube(cube) => self.in_cube(store, &key, cube, &cube_order(array, index)).map_err(|e| about(e, &key)),
         }
     }
@@ -116,13 +116,15 @@ impl Indexes {
         }
     }
 
-    fn in_shard(&self, store: &dyn Store, key: &Key, levels: &[Shard], index: &[u64]) -> Result<Part> {
+    fn in_shard(&self, store: &dyn Store, key: &Key, array: &Array, levels: &[Shard], index: &[u64]) -> Result<Part> {
         let mut container = Container { offset: 0, length: None, body: None };
         let mut path = Vec::new();
         let mut found: Option<Meta> = None;
-        for level in levels {
+        for (depth, level) in levels.iter().enumerate() {
             let slot = slot(level, index)?;
-            let known = self.get(store, key, &path, |meta| read_shard(store, key, level, &container, meta), found.as_ref())?;
+            let most = content(array, levels.get(depth..).unwrap_or_default());
+            let known =
+                self.get(store, key, &path, |meta| read_shard(store, key, level, most, &container, meta), found.as_ref())?;
             let body = known.body.clone().or(container.body.clone());
             // The part lies in the decoded shard, in a range of it, or in the whole object.
             let (base, length) = match (&known.body, container.length) {
@@ -282,8 +284,26 @@ fn check_entry(level: &Shard, slot: u64, (offset, bytes): (u64, u64), length: u6
     }
 }
 
-/// Reads the index of a shard: an object, or a part of one whose `meta` is known.
-fn read_shard(store: &dyn Store, key: &Key, level: &Shard, container: &Container, meta: Option<&Meta>) -> Result<Index> {
+/// Most bytes that the first of `levels` holds: as many as its parts can have, and their indexes.
+fn content(array: &Array, levels: &[Shard]) -> u64 {
+    let chunk = array.chunk_bytes().unwrap_or(limits::VARIABLE_CHUNK).saturating_mul(2).saturating_add(4096);
+    let most = levels.iter().rev().fold(chunk, |part, level| {
+        let index = index_lengths(level).map_or(0, |(_, encoded)| encoded);
+        level.count().unwrap_or(u64::MAX).saturating_mul(part).saturating_add(index)
+    });
+    most.min(limits::WHOLE_FILE)
+}
+
+/// Reads the index of a shard: an object, or a part of one whose `meta` is known. It holds at `most` so many bytes, where it has to
+/// be decoded as a whole.
+fn read_shard(
+    store: &dyn Store,
+    key: &Key,
+    level: &Shard,
+    most: u64,
+    container: &Container,
+    meta: Option<&Meta>,
+) -> Result<Index> {
     let (decoded, encoded) = index_lengths(level)?;
     let index = |numbers: Vec<u64>, meta: Meta, body| Index { numbers: Arc::new(numbers), meta, body, looked: Instant::now() };
     let meta = match meta {
@@ -329,7 +349,9 @@ fn read_shard(store: &dyn Store, key: &Key, level: &Shard, container: &Container
             bytes
         }
     };
-    let body = level.envelope.decode_owned(held, Length::AtMost(usize::try_from(limits::WHOLE_FILE).unwrap_or(usize::MAX)))?;
+    // What is not encoded may have room between its parts, and is held already.
+    let most = if level.envelope.is_empty() { limits::WHOLE_FILE } else { most };
+    let body = level.envelope.decode_owned(held, Length::AtMost(usize::try_from(most).unwrap_or(usize::MAX)))?;
     let bytes = if level.at_start {
         body.get(..body.len().min(usize::try_from(encoded).unwrap_or(usize::MAX)))
     } else {

@@ -18,7 +18,7 @@ mod small;
 use crate::array::{Array, Attributes, DType, Envelope, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style, Words};
 use crate::error::{Error, Result};
 use crate::format::{Documents, axes, check_sizes, inside, json, nczarr3, object};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Name of the document, which holds consolidated metadata as well.
 pub const DOCUMENT: &str = "zarr.json";
@@ -76,7 +76,9 @@ fn array(members: &Members) -> Result<Array> {
     let typed = dtype::parse(member("data_type")?).map_err(|e| inside("data_type", e))?;
     let fill = fill::parse(member("fill_value")?, &typed.dtype)?;
     let stored_keys = key_encoding(member("chunk_key_encoding")?).map_err(|e| inside("chunk_key_encoding", e))?;
-    let plan = codecs::plan(member("codecs")?, object_shape, &typed).map_err(|e| inside("codecs", e))?;
+    let gdal = codecs_of_gdal(members);
+    let listed = gdal.as_ref().map_or_else(|| member("codecs"), Ok)?;
+    let plan = codecs::plan(listed, object_shape, &typed).map_err(|e| inside("codecs", e))?;
     let item = typed.dtype.size().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
     check_sizes(&shape, &plan.chunks, item)?;
     let mut keys = stored_keys.clone();
@@ -109,6 +111,41 @@ fn array(members: &Members) -> Result<Array> {
             narrow_text: false,
         },
     })
+}
+
+/// What a person should know of how an array was understood.
+pub fn notice(documents: &Documents) -> Option<String> {
+    let bytes = documents.get(DOCUMENT)?.as_ref().ok()?;
+    // Nothing is parsed again for the sake of documents that name the codec, which are nearly all.
+    if bytes.windows(7).any(|part| part == b"\"bytes\"") {
+        return None;
+    }
+    codecs_of_gdal(&json::parse_object(bytes).ok()?).map(|_| GDAL.to_owned())
+}
+
+/// What is said of an array as [`codecs_of_gdal`] means it.
+const GDAL: &str =
+    "names no codec that makes bytes of the elements, as GDAL up to 3.10 left it out: they are taken as little-endian";
+
+/// The codecs of an array that GDAL up to 3.10 wrote, which left out `bytes`, and `codecs` altogether where nothing else was in
+/// it. Its documents have attributes and the names of all axes; without them a list that lacks `bytes` is a damaged one.
+fn codecs_of_gdal(members: &Members) -> Option<Value> {
+    let named = |axis: &Value| axis.is_string();
+    let axes = members.get("dimension_names").and_then(Value::as_array).is_some_and(|names| names.iter().all(named));
+    if !axes || !members.get("attributes").is_some_and(Value::is_object) {
+        return None;
+    }
+    let (mut order, mut compressor) = (Vec::new(), Vec::new());
+    for codec in members.get("codecs").map_or(Some(&Vec::new()), Value::as_array)? {
+        match codec.get("name")?.as_str()? {
+            "transpose" => order.push(codec.clone()),
+            "gzip" | "blosc" => compressor.push(codec.clone()),
+            _ => return None,
+        }
+    }
+    order.push(json!({"name": "bytes", "configuration": {"endian": "little"}}));
+    order.extend(compressor);
+    Some(Value::Array(order))
 }
 
 /// Turns netCDF's marks among the attributes of a node of Zarr v3 into those that its readers look for in Zarr v2, and gives an

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from support.data import DATA, unpacked
+
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 
 
@@ -46,4 +48,19 @@ def test_compressions_and_types_of_n5(corpus):
             missing.add((name, str(path)))
         if f'`"{document["dataType"]}"`' not in PAGE:
             missing.add((document["dataType"], str(path)))
+    assert not missing
+
+
+def test_codecs_types_keys_and_grids_of_zarr_version_3():
+    base, missing = unpacked(DATA / "zarr3.tar.xz"), set()
+    for path, document in documents(base, "zarr.json"):
+        if document.get("node_type") != "array":
+            continue
+        used = {name for key in ("codecs", "data_type", "chunk_key_encoding", "chunk_grid") for name in names([document.get(key)], "name")}
+        bare = [document["data_type"], *document.get("codecs", [])]
+        used |= {name for name in bare if isinstance(name, str)}
+        for name in used:
+            known = name.removeprefix("numcodecs.")
+            if not any(word in PAGE for word in (f'"{name}"', f'"name": "{name}"', f'{{"id": "{known}"')) and not name.startswith("r"):
+                missing.add((name, str(path)))
     assert not missing

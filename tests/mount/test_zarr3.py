@@ -417,6 +417,15 @@ def test_chunk_keys(keys, flavour, mount, room):
         assert not disagreements(view / name, [numbers(shape)]), name
 
 
+def test_what_gdal_left_out_is_said_once(mount):
+    """GDAL up to 3.10 writes no codec `bytes`; its arrays are shown with one, so that others read them too."""
+    view = mount(CORPUS.path("zarr3/gdal.zarr"))
+    for record in CORPUS.records["zarr3/gdal.zarr"]:
+        for _ in range(2):
+            assert by_zarr(view / record.array).shape == tuple(record.shape)
+        assert view.text().count(f"{record.array}: names no codec that makes bytes") == 1
+
+
 def test_a_source_that_is_one_array(mount):
     """The root of a store may be an array itself."""
     (record,) = CORPUS.records["zarr3/rootarray.zarr"]
@@ -428,3 +437,28 @@ def test_an_archive_within_a_directory(mount, room):
     shutil.make_archive(str(room / "s" / "ome"), "zip", CORPUS.path(record.store))
     view = mount(room / "s" / "ome.zip")
     assert not check_array(record, view / record.array)
+
+
+def test_a_shard_that_is_a_bomb(mount, room):
+    """A shard that is compressed as a whole cannot grow to more than its chunks can have."""
+    import gzip
+
+    source = place(room / "s", document([8, 8], [4, 4], codecs=[shard([2, 2]), GZIP], fill=9))
+    zarr.open_array(str(source), mode="r+")[...] = numbers((8, 8))
+    (source / "c/0/0").write_bytes(gzip.compress(bytes(900 << 20), 1))
+    view = mount(source)
+    with pytest.raises(OSError):
+        (view / "c/0/0").read_bytes()
+    assert view.status("VmHWM") < 100 << 10
+    assert np.array_equal(np.fromfile(view / "c/2/2", "<u2").reshape(2, 2), numbers((8, 8))[4:6, 4:6])
+
+
+def test_only_chunks_are_listed(mount, room):
+    """Shards, suffixes and other separators of the source are not."""
+    view = mount(CORPUS.path("zarr3/rare.zarr"))
+    for array in ("keys/suffix", "keys/suffix_v2", "shard/dots", "shard/v2_keys", "shard/larger", "nested/three"):
+        made = json.loads((view / array / "zarr.json").read_text())
+        grid = [-(-length // chunk) for length, chunk in zip(made["shape"], made["chunk_grid"]["configuration"]["chunk_shape"])]
+        keys = made["chunk_key_encoding"]
+        names = {keys["configuration"]["separator"].join(["c"] * (keys["name"] == "default") + [str(i) for i in index]) for index in np.ndindex(*grid)}
+        assert set(data.entries(view / array)) == names | {"zarr.json"}, array
