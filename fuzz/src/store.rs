@@ -23,8 +23,9 @@ const FILE: u64 = 1 << 20;
 pub fn target(data: &[u8]) {
     let mut input = Input(data);
     let (bits, more) = (input.byte(), input.byte());
+    let only = [None, Some(Format::Zarr2), Some(Format::N5), Some(Format::Zarr3)][usize::from(bits & 3)];
     let options = tree::Options {
-        only: [None, Some(Format::Zarr2), Some(Format::N5), Some(Format::Zarr3)][usize::from(bits & 3)],
+        only: if more & 4 == 0 { only } else { Some(Format::Wkw) },
         source_axes: bits & 4 != 0,
         flavour: [None, Some(Flavour::Zarr2), Some(Flavour::Zarr3), None][usize::from(bits >> 3 & 3)],
         nczarr: bits & 32 != 0,
@@ -109,7 +110,7 @@ fn read(vfs: &Vfs, name: &[u8], attr: Attr) {
     let content = vfs.read(opened.handle, 0, u32::MAX, <[u8]>::to_vec);
     let content = content.unwrap_or_else(|e| panic!("{shown:?} opens, but: {e}"));
     assert!(attr.volatile || content.len() as u64 == attr.size, "{shown:?}: {} bytes of {}", content.len(), attr.size);
-    if matches!(&*shown, ".zarray" | ".zgroup" | ".zattrs" | ".zmetadata") {
+    if matches!(&*shown, ".zarray" | ".zgroup" | ".zattrs" | ".zmetadata" | "zarr.json") {
         check_document(&shown, &content);
     }
     let offset = attr.size / 2;

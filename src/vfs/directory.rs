@@ -109,8 +109,11 @@ impl Vfs {
             }
             return Ok(names);
         };
+        // What is called as a chunk is shown (`0` beside the `c` of Zarr v3) is not there: a lookup finds the chunk.
+        let array = &chunks.array;
+        let is_chunk = |name: &[u8]| names::is_stored_chunk(array, name) || names::parse_first(array, name).is_some();
         for (name, kind) in source.iter() {
-            if !directory.is_derived && !self.is_covered(dir, name) && !names::is_stored_chunk(&chunks.array, name) {
+            if !directory.is_derived && !self.is_covered(dir, name) && !is_chunk(name) {
                 names.listing.push(name, kind)?;
             }
         }
