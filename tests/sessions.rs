@@ -339,7 +339,7 @@ fn a_file_that_has_the_name_of_a_shown_chunk_is_not_listed() {
     let options = vfs::Options { fill_missing: false, refresh: None, cache_size: 1 << 20, name: "test".into() };
     let flavour = Some(chunkmount::view::Flavour::Zarr2);
     let tree = Tree::new(Arc::new(memory(&objects)), tree::Options { flavour, ..tree::Options::default() });
-    let vfs = Vfs::new(tree, options).unwrap();
+    let vfs: &dyn Session = &Vfs::new(tree, options).unwrap();
     // Zarr v2 has `0` for the directory of the first chunks, though none is stored; beyond the grid the name is free.
     let names: Vec<String> = vfs.list("").unwrap().into_keys().collect();
     assert_eq!(names, [".zarray", "1", "7"]);

@@ -5,6 +5,7 @@ use super::input::{Input, array};
 use chunkmount::array::scales::Multiscale;
 use chunkmount::array::{Array, Content, DType, Envelope, Field, Fill, Format, Group, Node, Order, Placement, Style};
 use chunkmount::error::{Error, Result};
+use chunkmount::format::json::NonFinite;
 use chunkmount::format::{self, Context, DOCUMENTS, Documents, json, n5, scales, wkw, zarr3};
 use chunkmount::limits;
 use chunkmount::view::nczarr::Survey;
@@ -204,6 +205,7 @@ fn shown(node: &Node) {
             for (name, content) in documents {
                 if let Ok(content) = content {
                     check_document(name, &content);
+                    check_strict(node, name, &content);
                 }
             }
         }
@@ -218,12 +220,21 @@ pub fn check_document(name: &str, content: &[u8]) -> Value {
     let text = String::from_utf8_lossy(content);
     let value = json::parse(content).unwrap_or_else(|e| panic!("{name}: {e}: {text}"));
     assert!(value.is_object(), "{name}: {text}");
-    if name == view::ZARR3 {
-        // Readers take JSON in earnest here.
+    value
+}
+
+/// That readers who take JSON in earnest read what is shown in Zarr v3, unless the source itself has numbers that JSON has not.
+fn check_strict(node: &Node, name: &str, content: &[u8]) {
+    let is_zarr3 = match node {
+        Node::Directory => false,
+        Node::Group(group) => group.format == Format::Zarr3,
+        Node::Array(array) => array.format == Format::Zarr3,
+    };
+    if name == view::ZARR3 && !is_zarr3 {
         let strict = serde_json::from_slice::<Value>(content);
+        let text = String::from_utf8_lossy(content);
         assert!(strict.is_ok() || text.contains("private"), "{name}: {strict:?}: {text}");
     }
-    value
 }
 
 /// Consolidated metadata that lists this node, whatever the paths.
@@ -262,16 +273,26 @@ fn read_again(node: &Node, flavour: Flavour) {
     match (node, &again) {
         (Node::Array(array), Ok(Node::Array(again))) => same(array, again, flavour, &cite()),
         (Node::Group(group), Ok(Node::Group(again))) => {
-            if let Ok(attributes) = ome::shown(group, flavour) {
+            if let Ok(mut attributes) = ome::shown(group, flavour) {
+                if flavour == Flavour::Zarr3 && group.format != Format::Zarr3 {
+                    // Numbers that JSON does not have are shown as texts.
+                    let text = json::render(&Value::Object(attributes), NonFinite::Text);
+                    attributes = json::parse_object(&text).unwrap_or_else(|e| panic!("{e}"));
+                }
                 assert_eq!(again.attributes.as_ref(), Ok(&attributes), "{}", cite());
             }
         }
         (node, again) => panic!("{node:?}\n{again:?}\n{}", cite()),
     }
+    // The order of axes is undone where it is read.
+    let transposed = |array: &Array| array.order == Order::F && array.kept.is_empty();
     if let Ok(again) = &again
         && documents.len() == shown.len()
+        && !matches!(node, Node::Array(array) if transposed(array))
     {
-        assert_eq!(view::documents(again, flavour, Survey::ALL), shown, "{}", cite());
+        let anew = view::documents(again, flavour, Survey::ALL);
+        let text = |(name, content): &(_, Result<Vec<u8>>)| (*name, content.clone().map(|c| String::from_utf8(c).ok()));
+        assert_eq!(anew.iter().map(text).collect::<Vec<_>>(), shown.iter().map(text).collect::<Vec<_>>());
     }
 }
 

@@ -5,7 +5,7 @@ use super::metadata::check_document;
 use chunkmount::array::Format;
 use chunkmount::error::Kind;
 use chunkmount::store::mem::MemStore;
-use chunkmount::store::{Key, ObjectKind};
+use chunkmount::store::{Key, ObjectKind, Store};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, Attr, ROOT, Vfs};
 use chunkmount::view::Flavour;
@@ -34,11 +34,13 @@ pub fn target(data: &[u8]) {
     };
     let store = MemStore::new();
     for (path, bytes) in input.sections().into_iter().take(FILES) {
-        // What lies in a directory has no file in its way.
+        // What lies in a directory has no file in its way, and a file no directory.
         if let Ok(key) = Key::root().join(path) {
             let above = (1..path.len()).filter(|&i| path[i] == b'/').filter_map(|i| Key::root().join(&path[..i]).ok());
             above.for_each(|key| _ = store.delete(&key));
-            store.put(key, bytes);
+            if store.head(&key).is_err() {
+                store.put(key, bytes);
+            }
         }
     }
     let fill_missing = more & 1 == 1;
