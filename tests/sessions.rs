@@ -328,3 +328,41 @@ fn chunks_are_read_ahead_of_a_reader() {
         assert_eq!(Session::read(&*vfs, &n.to_string()), expected);
     }
 }
+
+#[test]
+fn a_file_that_has_the_name_of_a_shown_chunk_is_not_listed() {
+    let array = br#"{"zarr_format": 3, "node_type": "array", "shape": [4, 2], "data_type": "uint8", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}}, "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "bytes"}]}"#;
+    let objects = [("zarr.json", &array[..]), ("c/1/0", b"abcd"), ("0", b"notes"), ("7", b"other notes")];
+    let objects = objects.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.to_vec())).collect();
+    let options = vfs::Options { fill_missing: false, refresh: None, cache_size: 1 << 20, name: "test".into() };
+    let flavour = Some(chunkmount::view::Flavour::Zarr2);
+    let tree = Tree::new(Arc::new(memory(&objects)), tree::Options { flavour, ..tree::Options::default() });
+    let vfs: &dyn Session = &Vfs::new(tree, options).unwrap();
+    // Zarr v2 has `0` for the directory of the first chunks, though none is stored; beyond the grid the name is free.
+    let names: Vec<String> = vfs.list("").unwrap().into_keys().collect();
+    assert_eq!(names, [".zarray", "1", "7"]);
+    assert_eq!((vfs.list("0").unwrap().len(), vfs.read("7").unwrap()), (0, b"other notes".to_vec()));
+    assert_eq!(vfs.read("1/0").unwrap(), b"abcd");
+}
+
+#[test]
+fn a_file_in_the_place_of_a_directory_of_chunks_is_not_listed() {
+    let nested = br#"{"zarr_format": 2, "shape": [4, 4], "chunks": [2, 2], "dtype": "|u1", "fill_value": 0, "order": "C",
+        "filters": null, "compressor": null, "dimension_separator": "/"}"#;
+    let zarr3 = br#"{"zarr_format": 3, "node_type": "array", "shape": [4, 2], "data_type": "uint8", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}}, "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "bytes"}]}"#;
+    let objects = [("a/.zarray", &nested[..]), ("a/0", b"x"), ("a/1/0", b"abcd"), ("b/zarr.json", zarr3), ("b/c", b"x")];
+    let vfs = vfs(memory(&objects.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.to_vec())).collect()));
+    let names = |path| vfs.list(path).unwrap().into_keys().collect::<Vec<_>>();
+    assert_eq!(
+        (names("a"), names("a/1"), names("b")),
+        (vec![".zarray".into(), "1".into()], vec!["0".into()], vec!["zarr.json".into()])
+    );
+    // Zarr takes the chunks below for absent, too.
+    for path in ["a/0", "a/0/0", "b/c"] {
+        assert_eq!(vfs.size(path).unwrap_err(), chunkmount::error::Error::not_found().errno(), "{path}");
+    }
+}

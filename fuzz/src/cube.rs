@@ -1,48 +1,54 @@
 //! WKW files: header, jump table and blocks.
 
-use super::input::{self, Input};
-use chunkmount::array::{Cube, Placement, Style};
+use super::input::Input;
+use super::metadata::check_array;
+use chunkmount::array::Placement;
 use chunkmount::cache::Budget;
 use chunkmount::chunk::{self, Cost};
-use chunkmount::codec::{Chain, from_n5};
 use chunkmount::error::Kind;
+use chunkmount::format::{Context, wkw};
 use chunkmount::placement::{Indexes, cube_index, morton};
 use chunkmount::store::Key;
 use chunkmount::store::mem::MemStore;
-use serde_json::json;
 
-/// One byte chooses the array, the rest is the file.
+/// Most blocks along a side of a file, and bytes of a block, that are read.
+const SIDE: u64 = 8;
+const BLOCK: u64 = 64 << 10;
+
+/// One byte chooses the order of axes, the rest is the file. The array has just one file, and that is its `header.wkw`.
 pub fn target(data: &[u8]) {
     let mut input = Input(data);
-    let bits = input.byte();
+    let source_axes = input.byte() & 1 != 0;
     let bytes = input.0;
-    let side = 1u64 << (bits & 3);
-    let compressed = bits & 4 != 0;
-    let block = if compressed { 8 * 2 } else { 8 };
-    // The geometry is part of the array; a fuzzer should not have to guess it.
-    let header: [u8; 8] = bytes.first_chunk().copied().unwrap_or(*b"WKW\x01\x11\x01\x01\x01");
-    let cube = Cube { side, compressed, block, header };
+    let Ok(mut array) = wkw::array(bytes, &Context { source_axes, ..Context::default() }) else { return };
+    check_array(&array);
+    let Placement::Cube(cube) = array.stored.placement else { panic!("{array:?}") };
+    let (side, block, compressed) = (cube.side, cube.block, cube.compressed);
+    assert_eq!(bytes.first_chunk(), Some(&cube.header));
+    if wkw::cover(&mut array, [1; 3]).is_err() {
+        return;
+    }
+    check_array(&array);
+    if side > SIDE || block > BLOCK {
+        return;
+    }
     let blocks = side.pow(3);
     if let Ok(table) = cube_index(&cube, bytes) {
-        assert_eq!(table.len() as u64 >= blocks, compressed || blocks == 0);
-    }
-    let edge = side * 2;
-    let mut array = input::array(&[edge, edge, edge], &[2, 2, 2], if compressed { "<u2" } else { "|u1" }, '.');
-    array.stored.placement = Placement::Cube(cube);
-    array.stored.keys.style = Style::Cube;
-    array.stored.keys.separator = b'/';
-    array.stored.keys.suffix = ".wkw".to_owned();
-    if compressed {
-        let lz4 = [("compression".to_owned(), json!({"type": "lz4"}))].into_iter().collect();
-        array.stored.chain = from_n5(&lz4).and_then(Chain::new).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(table.len() as u64 >= blocks, compressed);
     }
     let store = MemStore::new();
     store.put(Key::root().join("z0/y0/x0.wkw").unwrap_or_else(|e| panic!("{e}")), bytes);
     let (indexes, budget) = (Indexes::new(1 << 20, None), Budget::new(1 << 20));
     let mut seen = vec![false; blocks as usize];
     for n in 0..blocks {
-        let index = [n / side / side, n / side % side, n % side];
-        let slot = morton([index[2], index[1], index[0]]);
+        let [z, y, x] = [n / side / side, n / side % side, n % side];
+        let slot = morton([x, y, z]);
+        let mut index = vec![z, y, x];
+        // The channels, which are all in one chunk.
+        index.resize(array.shape.len(), 0);
+        if source_axes {
+            index.reverse();
+        }
         assert!(!std::mem::replace(&mut seen[slot as usize], true), "two blocks in one place");
         let part = match indexes.locate(&store, &Key::root(), &array, &index) {
             Ok(part) => part,

@@ -63,7 +63,6 @@ fn choose(input: &mut Input<'_>) -> Array {
             array.stored.keys.style = Style::Cube;
             array.stored.keys.separator = b'/';
             array.stored.keys.suffix = ".wkw".to_owned();
-            array.stored.reversed = false;
         }
         _ => {}
     }
@@ -124,11 +123,11 @@ fn stored_and_back(array: &Array, index: &[u64]) {
     }
     let per_object = array.chunks_per_object();
     let mut object: Vec<u64> = index.iter().zip(&per_object).map(|(i, n)| i / n).collect();
-    if keys.style == Style::Cube {
-        object.truncate(3);
-    }
     if array.stored.reversed {
         object.reverse();
+    }
+    if keys.style == Style::Cube {
+        object.truncate(3);
     }
     if object.is_empty() {
         return;

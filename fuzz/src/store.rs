@@ -5,7 +5,7 @@ use super::metadata::check_document;
 use chunkmount::array::Format;
 use chunkmount::error::Kind;
 use chunkmount::store::mem::MemStore;
-use chunkmount::store::{Key, ObjectKind};
+use chunkmount::store::{Key, ObjectKind, Store};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, Attr, ROOT, Vfs};
 use chunkmount::view::Flavour;
@@ -23,8 +23,9 @@ const FILE: u64 = 1 << 20;
 pub fn target(data: &[u8]) {
     let mut input = Input(data);
     let (bits, more) = (input.byte(), input.byte());
+    let only = [None, Some(Format::Zarr2), Some(Format::N5), Some(Format::Zarr3)][usize::from(bits & 3)];
     let options = tree::Options {
-        only: [None, Some(Format::Zarr2), Some(Format::N5), Some(Format::Zarr3)][usize::from(bits & 3)],
+        only: if more & 4 == 0 { only } else { Some(Format::Wkw) },
         source_axes: bits & 4 != 0,
         flavour: [None, Some(Flavour::Zarr2), Some(Flavour::Zarr3), None][usize::from(bits >> 3 & 3)],
         nczarr: bits & 32 != 0,
@@ -33,11 +34,13 @@ pub fn target(data: &[u8]) {
     };
     let store = MemStore::new();
     for (path, bytes) in input.sections().into_iter().take(FILES) {
-        // What lies in a directory has no file in its way.
+        // What lies in a directory has no file in its way, and a file no directory.
         if let Ok(key) = Key::root().join(path) {
             let above = (1..path.len()).filter(|&i| path[i] == b'/').filter_map(|i| Key::root().join(&path[..i]).ok());
             above.for_each(|key| _ = store.delete(&key));
-            store.put(key, bytes);
+            if store.head(&key).is_err() {
+                store.put(key, bytes);
+            }
         }
     }
     let fill_missing = more & 1 == 1;
@@ -109,7 +112,7 @@ fn read(vfs: &Vfs, name: &[u8], attr: Attr) {
     let content = vfs.read(opened.handle, 0, u32::MAX, <[u8]>::to_vec);
     let content = content.unwrap_or_else(|e| panic!("{shown:?} opens, but: {e}"));
     assert!(attr.volatile || content.len() as u64 == attr.size, "{shown:?}: {} bytes of {}", content.len(), attr.size);
-    if matches!(&*shown, ".zarray" | ".zgroup" | ".zattrs" | ".zmetadata") {
+    if matches!(&*shown, ".zarray" | ".zgroup" | ".zattrs" | ".zmetadata" | "zarr.json") {
         check_document(&shown, &content);
     }
     let offset = attr.size / 2;

@@ -1,6 +1,8 @@
-//! Zip archives: the directory, and the content of every entry.
+//! Zip archives: the directory, and the content of every entry; and archives in archives.
 
+use chunkmount::format::is_mark;
 use chunkmount::store::mem::MemStore;
+use chunkmount::store::nested::NestedStore;
 use chunkmount::store::zip::ZipStore;
 use chunkmount::store::{Key, Meta, ObjectKind, Range, Store};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ const NAMES: usize = 128;
 /// Largest entry that is read, in bytes.
 const ENTRY: u64 = 64 << 10;
 
-/// An archive, opened with and without entering its folder.
+/// An archive, opened with and without entering its folder and its archives.
 pub fn target(data: &[u8]) {
     let container = Arc::new(MemStore::new());
     let key = Key::root().join("archive").unwrap_or_else(|e| panic!("{e}"));
@@ -27,9 +29,10 @@ pub fn target(data: &[u8]) {
     if entered.folder().is_some() {
         walk(&entered);
     }
+    walk(&*NestedStore::wrap(entered, is_mark));
 }
 
-fn walk(store: &ZipStore) {
+fn walk(store: &dyn Store) {
     let mut left = NAMES;
     let mut folders = vec![Key::root()];
     while let Some(folder) = folders.pop() {
@@ -64,7 +67,7 @@ fn walk(store: &ZipStore) {
     }
 }
 
-fn entry(store: &ZipStore, key: &Key, meta: &Meta) {
+fn entry(store: &dyn Store, key: &Key, meta: &Meta) {
     let mut whole = Vec::new();
     let read = store.get(key, Range::All, Some(&meta.version), ENTRY, &mut whole);
     if let Err(e) = &read {

@@ -109,8 +109,11 @@ impl Vfs {
             }
             return Ok(names);
         };
+        // What is called as a chunk is shown (`0` beside the `c` of Zarr v3) is not there: a lookup finds the chunk.
+        let array = &chunks.array;
+        let is_chunk = |name: &[u8]| names::is_stored_chunk(array, name) || names::parse_first(array, name).is_some();
         for (name, kind) in source.iter() {
-            if !directory.is_derived && !self.is_covered(dir, name) && !names::is_stored_chunk(&chunks.array, name) {
+            if !directory.is_derived && !self.is_covered(dir, name) && !is_chunk(name) {
                 names.listing.push(name, kind)?;
             }
         }
@@ -138,7 +141,7 @@ impl Vfs {
         let is_there = if self.options.fill_missing && array.kept.is_empty() {
             !array.grid().contains(&0)
         } else if array.is_listed_as_stored() {
-            source.iter().any(|(name, _)| name == b"c")
+            source.iter().any(|(name, kind)| name == b"c" && kind == ObjectKind::Directory)
         } else {
             !self.next_indices(chunks, &[])?.is_empty()
         };
@@ -186,11 +189,12 @@ impl Vfs {
                 self.store().list(&place.key()?)?
             }
         };
-        let parsed = source.iter().filter_map(|(name, _)| {
+        let parsed = source.iter().filter_map(|(name, kind)| {
             let path = if is_first { names::parse_first(array, name) } else { names::parse(array, prefix, name) };
             match path? {
                 names::Path::Chunk(path) => Some((path, name, ObjectKind::File)),
-                names::Path::Prefix(path) => Some((path, name, ObjectKind::Directory)),
+                // A file in the place of a directory leads to no chunks; a directory in that of a chunk fails when it is looked at.
+                names::Path::Prefix(path) => (kind == ObjectKind::Directory).then_some((path, name, kind)),
             }
         });
         if source.len() > SORTED {
