@@ -37,6 +37,11 @@ fn is_candidate(name: &[u8]) -> bool {
     suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(b".zip"))
 }
 
+/// Whether an error tells of the bytes, and not of the store.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig)
+}
+
 impl NestedStore {
     /// `outer`, with the archives in it that have a file whose name `is_mark` knows. Where there are no archives at all, it is
     /// `outer` itself.
@@ -57,14 +62,15 @@ impl NestedStore {
         let meta = match self.outer.head(key) {
             Ok(meta) if meta.kind == ObjectKind::File => meta,
             Ok(_) => return Ok(None),
-            Err(e) if e.kind() == Kind::NotFound => return Ok(None),
+            // Who opens a damaged entry is told; the names beside it are there all the same.
+            Err(e) if e.kind() == Kind::NotFound || is_damage(&e) => return Ok(None),
             Err(e) => return Err(e),
         };
         let found = if state.archives.len() < ARCHIVES { self.open(key, meta, &mut state.held) } else { Ok(None) };
         let found = match found {
             Ok(found) => found,
             // No archive, or a damaged one: the file is there all the same.
-            Err(e) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => {
+            Err(e) if is_damage(&e) => {
                 log::warn!("{key}: shown as a file: {}", e.reason());
                 None
             }
