@@ -57,7 +57,8 @@ impl NestedStore {
         let meta = match self.outer.head(key) {
             Ok(meta) if meta.kind == ObjectKind::File => meta,
             Ok(_) => return Ok(None),
-            Err(e) if e.kind() == Kind::NotFound => return Ok(None),
+            // A damaged entry is a file that cannot be read: it fails by itself, not all that lies beside it.
+            Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => return Ok(None),
             Err(e) => return Err(e),
         };
         let found = if state.archives.len() < ARCHIVES { self.open(key, meta, &mut state.held) } else { Ok(None) };
