@@ -4,6 +4,7 @@ use crate::conformance::{fixtures, key, kind, names, read, tree};
 use chunkmount::error::{Error, Kind, Result};
 use chunkmount::store::faulty::{Call, Effect, Faulty};
 use chunkmount::store::mem::MemStore;
+use chunkmount::store::nested::NestedStore;
 use chunkmount::store::zip::ZipStore;
 use chunkmount::store::{Key, ObjectKind, Range, Store};
 use std::io::Write;
@@ -186,6 +187,21 @@ fn a_cut_archive_is_refused_or_whole() {
     let store = open(&outer).unwrap();
     let nested = ZipStore::open(Arc::new(store), key("inner.zip")).unwrap();
     assert_eq!(read(&nested, "inside", Range::All).unwrap(), b"1");
+}
+
+#[test]
+fn a_damaged_archive_in_an_archive_fails_alone() {
+    let inner = written(&[("zarr.json", b"{}")]);
+    let mut outer = written(&[("a", b"1"), ("bad.zip", &inner), ("good.zip", &inner)]);
+    // Sizes that only a zip64 field could tell, and there is none.
+    let at = record(&outer, "bad.zip");
+    outer[at + 20..at + 28].fill(0xff);
+    let store = NestedStore::wrap(open(&outer).unwrap(), chunkmount::format::is_mark);
+    let listed: Vec<_> = store.list(&Key::root()).unwrap().iter().map(|(name, kind)| (name.to_vec(), kind)).collect();
+    let kind_of = |name: &str| listed.iter().find(|(n, _)| n == name.as_bytes()).map(|(_, kind)| *kind);
+    assert_eq!((kind_of("bad.zip"), kind_of("good.zip")), (Some(ObjectKind::File), Some(ObjectKind::Directory)));
+    assert_eq!(store.head(&key("bad.zip")).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(read(&*store, "good.zip/zarr.json", Range::All).unwrap(), b"{}");
 }
 
 #[test]
