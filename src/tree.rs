@@ -181,9 +181,7 @@ impl Tree {
     /// # Errors
     /// Only when the store cannot tell whether the directory is there; what is wrong inside it is kept in the result.
     pub fn open(&self, key: &Key, above: &Below) -> Result<Directory> {
-        let told = self.told.documents(key);
-        let is_told = told.is_some();
-        let (documents, modified) = match told {
+        let (documents, modified) = match self.told.documents(key) {
             Some(told) => told,
             None => self.fetch(key)?,
         };
@@ -213,7 +211,10 @@ impl Tree {
         if let Ok(Node::Group(group)) = &mut node
             && group.format == Format::Wkw
         {
-            group.multiscale = self.layer_scales(key, &context);
+            match self.layer_scales(key, &context) {
+                Ok(multiscale) => group.multiscale = multiscale,
+                Err(e) => node = Err(e.about(key)),
+            }
         }
         if matches!(node, Ok(Node::Directory)) && self.options.nczarr {
             match self.holds_zarr_arrays(key) {
@@ -223,8 +224,7 @@ impl Tree {
             }
         }
         notices.extend(node.as_ref().ok().and_then(|node| format::notice(&documents, node)));
-        // Where consolidated metadata is believed, it is believed in this as well: looking costs a request for each array.
-        match if is_told { Ok(false) } else { self.has_nested_chunks(key, &node, &documents) } {
+        match self.has_nested_chunks(key, &node, &documents) {
             Ok(false) => {}
             Ok(true) => {
                 if let Ok(Node::Array(array)) = &mut node {
@@ -312,7 +312,12 @@ impl Tree {
         if present(chunk::key(key, array, &vec![0; rank]))? {
             return Ok(false);
         }
-        let names = self.store.list(key)?;
+        let names = match self.store.list(key) {
+            Ok(names) => names,
+            // Without listings the other name of the same chunk is all that can be asked for.
+            Err(e) if e.kind() == Kind::Unsupported => return present(key.join(vec!["0"; rank].join("/"))),
+            Err(e) => return Err(e),
+        };
         if names.iter().any(|(name, _)| names::is_stored_chunk(array, name)) {
             return Ok(false);
         }

@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers outside of #[test] may fail the test too")]
 
 use chunkmount::array::{Format, Node};
-use chunkmount::error::{Kind, Result};
-use chunkmount::store::Key;
+use chunkmount::error::{Error, Kind, Result};
 use chunkmount::store::faulty::{Call, Effect, Faulty};
 use chunkmount::store::mem::MemStore;
+use chunkmount::store::{Key, Listing, Meta, Range, Requests, Store, Version};
 use chunkmount::tree::{Below, Directory, Options, Tree};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -125,4 +125,56 @@ fn marks_are_made_again_after_a_while() {
     document(&lasting, &lasting.open(&key("a"), &root(&lasting).below).unwrap(), ".zattrs").unwrap();
     // The group is not looked at again for each of its arrays: the root is opened, and the array.
     assert!(store.calls()[before..].iter().all(|(call, _)| *call != Call::List));
+}
+
+/// A store over a network, with listings or without.
+struct Distant {
+    near: Arc<Faulty>,
+    lists: bool,
+}
+
+impl Store for Distant {
+    fn name(&self) -> String {
+        "distant".to_owned()
+    }
+
+    fn head(&self, key: &Key) -> Result<Meta> {
+        self.near.head(key)
+    }
+
+    fn get(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
+        self.near.get(key, range, pin, limit, into)
+    }
+
+    fn list(&self, key: &Key) -> Result<Listing> {
+        if self.lists { self.near.list(key) } else { Err(Error::unsupported("no listings")) }
+    }
+
+    fn is_distant(&self) -> bool {
+        true
+    }
+
+    fn requests(&self) -> Requests {
+        self.near.requests()
+    }
+}
+
+/// Consolidated metadata does not tell how chunks are named where the writer left it out, and all would be absent by the other name.
+#[test]
+fn nested_chunks_are_found_though_consolidated_metadata_is_believed() {
+    let array = ARRAY.replace("[4]", "[4, 4]");
+    let listed = json!({"zarr_consolidated_format": 1, "metadata": {"a/.zarray": serde_json::from_str::<Value>(&array).unwrap(),
+        "b/.zarray": serde_json::from_str::<Value>(&array).unwrap()}});
+    let listed = listed.to_string();
+    let objects =
+        [(".zgroup", GROUP), (".zmetadata", listed.as_str()), ("a/.zarray", &array), ("a/0/0", "x"), ("b/.zarray", &array)];
+    for lists in [true, false] {
+        let tree = Tree::new(Arc::new(Distant { near: store(&objects), lists }), Options::default());
+        let root = tree.open(&Key::root(), &Below::default()).unwrap();
+        let separator = |name: &str| {
+            let directory = tree.open(&key(name), &root.below).unwrap();
+            document(&tree, &directory, ".zarray").unwrap()["dimension_separator"].clone()
+        };
+        assert_eq!((separator("a"), separator("b")), (json!("/"), json!(".")), "listings: {lists}");
+    }
 }

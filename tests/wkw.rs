@@ -258,6 +258,35 @@ fn a_header_is_inferred_from_a_file_that_can_be_read() {
 }
 
 #[test]
+fn a_layer_whose_magnification_does_not_answer_is_broken_and_has_no_level_less() {
+    let (store, faulty) = store();
+    let document = json!({"dataLayers": [{"name": "em", "category": "color", "dataFormat": "wkw", "elementClass": "uint8",
+        "boundingBox": {"topLeft": [0, 0, 0], "width": 4, "height": 4, "depth": 4}, "mags": [{"mag": 1}, {"mag": 2}]}],
+        "scale": [1, 1, 1]});
+    store.put(key(wkw::PROPERTIES), document.to_string().into_bytes());
+    for mag in ["1", "2"] {
+        store.put(key(&format!("em/{mag}/header.wkw")), header(1, 1, 2, 1, 1));
+    }
+    let layer = || {
+        let tree = Tree::new(faulty.clone(), Options::default());
+        let root = tree.open(&Key::root(), &Below::default())?;
+        match tree.open(&key("em"), &root.below)?.node? {
+            Node::Group(group) => Ok(group.multiscale.map(|multiscale| multiscale.levels.len())),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(layer().unwrap(), Some(2));
+    for kind in [Kind::Denied, Kind::TimedOut, Kind::Unavailable] {
+        faulty.always(Call::Get, key("em/2/header.wkw"), Effect::Fail(kind, "no answer".to_owned()));
+        let result: Result<_> = layer();
+        assert_eq!(result.unwrap_err().kind(), kind);
+        faulty.heal();
+    }
+    assert!(store.delete(&key("em/2/header.wkw")));
+    assert_eq!(layer().unwrap(), Some(1));
+}
+
+#[test]
 fn a_dataset_is_a_group() {
     let document = json!({"dataLayers": [{"name": "em", "mags": [{"mag": 1}]}], "scale": [1, 1, 1]}).to_string();
     let documents = Documents::from([(wkw::PROPERTIES, Ok(document.into_bytes()))]);

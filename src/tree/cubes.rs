@@ -104,37 +104,48 @@ impl Tree {
 
     /// The scale pyramid of a layer of WKW, from its dataset's document and from the magnifications that are there; `None` for any
     /// other directory, and for magnifications of different axes.
-    pub(super) fn layer_scales(&self, key: &Key, context: &Context<'_>) -> Option<Multiscale> {
-        let place = context.place?;
-        let layer = place.layers().next()?;
+    ///
+    /// # Errors
+    /// When the store does not tell whether a magnification is there.
+    pub(super) fn layer_scales(&self, key: &Key, context: &Context<'_>) -> Result<Option<Multiscale>> {
+        let Some((place, layer)) = context.place.and_then(|place| Some((place, place.layers().next()?))) else {
+            return Ok(None);
+        };
         let mut levels = Vec::new();
         let mut ranks = Vec::new();
         for mag in &layer.mags {
-            let there = mag.paths.iter().filter_map(|path| wkw::below(path, &place.path)).find_map(|path| {
-                let rank = path.split('/').try_fold(key.clone(), |key, part| key.join(part)).ok();
-                Some((path, self.rank(&rank?, context)?))
-            });
             // What is listed and not there is no level: readers of OME-Zarr fail at it.
-            if let Some((path, rank)) = there {
-                levels.push((path.to_owned(), mag.mag));
-                ranks.push(rank);
+            for path in mag.paths.iter().filter_map(|path| wkw::below(path, &place.path)) {
+                let Ok(below) = key.join(path) else { continue };
+                if let Some(rank) = self.rank(&below, context)? {
+                    levels.push((path.to_owned(), mag.mag));
+                    ranks.push(rank);
+                    break;
+                }
             }
         }
-        let rank = *ranks.first()?;
+        let Some(&rank) = ranks.first() else { return Ok(None) };
         let voxel = place.properties.voxel_size();
         let same = ranks.iter().all(|other| *other == rank);
-        same.then(|| wkw::multiscale(layer, voxel.as_ref(), &levels, rank > 3, context.source_axes))
+        Ok(same.then(|| wkw::multiscale(layer, voxel.as_ref(), &levels, rank > 3, context.source_axes)))
     }
 
-    /// Number of axes of the array of WKW at `key`; `None` where none is.
-    fn rank(&self, key: &Key, context: &Context<'_>) -> Option<usize> {
+    /// Number of axes of the array of WKW at `key`; `None` where none is, or a damaged one.
+    fn rank(&self, key: &Key, context: &Context<'_>) -> Result<Option<usize>> {
         let mut bytes = Vec::new();
-        let header = key.join(wkw::HEADER).and_then(|key| self.store().get(&key, Range::All, None, limits::DOCUMENT, &mut bytes));
-        let array = match header {
-            Ok(_) => wkw::array(&bytes, context).ok(),
-            Err(_) => self.headerless(key, &self.store().list(key).ok()?, context).ok()?,
+        let header = self.store().get(&key.join(wkw::HEADER)?, Range::All, None, limits::DOCUMENT, &mut bytes);
+        let found = match header.and_then(|_| wkw::array(&bytes, context)) {
+            Ok(array) => Ok(Some(array)),
+            Err(e) if e.kind() == Kind::NotFound => {
+                self.store().list(key).and_then(|listing| self.headerless(key, &listing, context))
+            }
+            Err(e) => Err(e),
         };
-        array.map(|array| array.shape.len())
+        match found {
+            Ok(array) => Ok(array.map(|array| array.shape.len())),
+            Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Extends an array to the cubes that are there, and tells what a person should know of it.
