@@ -28,6 +28,15 @@ const BLOCK_SIZE: u32 = 128 << 10;
 /// Longest name that the kernel takes in a listing.
 const NAME: usize = 1024;
 
+/// Whom files are shown to belong to; who mounts where nobody is named.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct User {
+    /// Number of the user.
+    pub uid: Option<u32>,
+    /// Number of the group.
+    pub gid: Option<u32>,
+}
+
 struct Adaptor {
     vfs: Arc<Vfs>,
     /// How long the kernel may believe what it was told.
@@ -47,6 +56,7 @@ pub fn mount(
     allow_other: bool,
     threads: usize,
     size: u64,
+    user: User,
 ) -> Result<JoinHandle<io::Result<()>>> {
     let mut config = Config::default();
     config.mount_options = vec![
@@ -62,7 +72,8 @@ pub fn mount(
     config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(threads);
     let ttl = vfs.options().refresh.unwrap_or(Duration::MAX);
-    let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let user = (user.uid.unwrap_or(own.0), user.gid.unwrap_or(own.1));
     let failed = |e: io::Error| {
         // The helper's words end in a newline, and the system's do not name the device.
         let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").err();
