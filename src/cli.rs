@@ -35,7 +35,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// A directory, a zip archive, or a `file://` URL with a netCDF fragment (`#mode=nczarr,zip`)
+    /// A directory, a zip archive, or a file:// URL as netCDF has it (#mode=nczarr,zip)
     #[arg(required_unless_present = "unmount")]
     pub source: Option<OsString>,
 
@@ -51,7 +51,9 @@ pub struct Cli {
     #[arg(short, long)]
     pub foreground: bool,
 
-    /// Options as mount(8) has them: those below without dashes, and the system's own [example: -o zarr=3,allow_other]
+    /// Options as mount(8) has them, such as zarr=3,allow_other
+    ///
+    /// Each is a flag without its dashes, with _ for -. The system's own (ro, nosuid, noauto, user, _netdev, x-...) are understood.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<OsString>,
 
@@ -59,7 +61,9 @@ pub struct Cli {
     #[command(flatten)]
     pub view: View,
 
-    /// Let other users in (needs user_allow_other in /etc/fuse.conf unless you are root)
+    /// Let other users in
+    ///
+    /// This needs user_allow_other in /etc/fuse.conf unless you are root.
     #[arg(long)]
     pub allow_other: bool,
 
@@ -95,7 +99,9 @@ pub struct Cli {
 /// How the source is shown, mounted or not.
 #[derive(Debug, Clone, Args)]
 pub struct View {
-    /// Version of the Zarr documents that are shown [default: the source's own; 2 for all that is not Zarr]
+    /// Version of the Zarr documents shown, 2 or 3 [default: the source's own]
+    ///
+    /// It is 2 for all that is not Zarr.
     #[arg(long, value_name = "VERSION", hide_possible_values = true)]
     pub zarr: Option<ZarrVersion>,
 
@@ -116,7 +122,7 @@ pub struct View {
     #[arg(long)]
     pub fill_missing: bool,
 
-    /// Most memory for decoded blocks, such as 256M or 4G [default: an eighth of the memory]
+    /// Most memory for decoded blocks, such as 4G [default: an eighth of all]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache_size: Option<u64>,
 

@@ -250,10 +250,7 @@ impl Drop for Mountpoint {
 }
 
 /// A mount inside its own source would wait for itself, and one above it would hide it.
-///
-/// # Errors
-/// [`Kind::Usage`] where one lies in the other.
-pub fn refuse_overlap(source: &Path, mountpoint: &Path) -> Result<()> {
+fn refuse_overlap(source: &Path, mountpoint: &Path) -> Result<()> {
     let source = source.canonicalize().map_err(|e| Error::from(e).about(source.display()))?;
     if mountpoint.starts_with(&source) {
         return Err(Error::usage(format!("lies inside the source {}", source.display())).about(mountpoint.display()));

@@ -31,7 +31,7 @@ pub enum Command {
 /// A source and what it is looked at with.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// A directory, a zip archive, or a `file://` URL with a netCDF fragment
+    /// A directory, a zip archive, or a file:// URL as netCDF has it (#mode=nczarr,zip)
     pub source: OsString,
 
     /// How it is shown

@@ -116,8 +116,8 @@ fn flags(list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), St
         match known(&name) {
             None if sloppy => continue,
             None => return Err(format!("\"{text}\" is no mount option that is understood")),
-            Some(false) if !value.is_empty() => return Err(format!("the mount option \"{name}\" takes no value")),
-            Some(true) if value.is_empty() => return Err(format!("the mount option \"{name}\" needs a value")),
+            Some(false) if !value.is_empty() => return Err(format!("the mount option \"{text}\" takes no value")),
+            Some(true) if value.is_empty() => return Err(format!("the mount option \"{text}\" needs a value")),
             Some(_) => {}
         }
         let mut flag = format!("--{name}").into_bytes();

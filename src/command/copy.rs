@@ -120,13 +120,16 @@ fn failed(e: &io::Error, path: &Path) -> Error {
 impl Destination {
     fn prepare(copy: &Copy, opened: &Opened) -> Result<Self> {
         let path = &copy.dest;
-        fs::create_dir_all(path).map_err(|e| failed(&e, path))?;
-        let real = path.canonicalize().map_err(|e| failed(&e, path))?;
-        if let Some(source) = opened.path.as_ref().and_then(|source| source.canonicalize().ok())
-            && real.starts_with(&source)
+        // Nothing is made before it is known that this is no part of the source.
+        let absolute = std::path::absolute(path).map_err(|e| failed(&e, path))?;
+        let existing = absolute.ancestors().find_map(|above| above.canonicalize().ok());
+        if let Some((existing, source)) = existing.zip(opened.path.as_ref().and_then(|source| source.canonicalize().ok()))
+            && existing.starts_with(&source)
         {
             return Err(Error::usage(format!("lies inside the source {}", source.display())).about(path.display()));
         }
+        fs::create_dir_all(path).map_err(|e| failed(&e, path))?;
+        let real = path.canonicalize().map_err(|e| failed(&e, path))?;
         let work = real.join(WORK);
         let begun = work.join(BEGUN);
         let view = &copy.at.view;

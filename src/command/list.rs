@@ -25,7 +25,7 @@ pub fn run(ls: &Ls) -> Result<()> {
         for (name, kind) in walk::sorted(&opened.vfs, here.attr.inode).map_err(|e| e.within(&opened.name))? {
             let path = here.join(&name);
             let shown = if place.path.is_empty() { &path } else { path.get(place.path.len() + 1..).unwrap_or(&path) };
-            if !ls.long && !(ls.recursive && kind == ObjectKind::Directory) {
+            if !(ls.long || ls.recursive && kind == ObjectKind::Directory) {
                 line(&mut out, "", shown, kind)?;
                 continue;
             }

@@ -161,7 +161,7 @@ def test_tree_draws_arrays_and_with_all_everything(store, corpus, mount):
     want = [r for r in corpus.records[store] if r.has_values and (view / r.array / ".zarray").exists()]
     for record in want:
         name = Path(record.array).name
-        assert any(line.split("  ")[0].endswith(name) for line in drawn[1:]) or not name, (record.array, drawn)
+        assert any(line.lstrip(" │├└─").split("  ")[0] == name for line in drawn[1:]) or not name, (record.array, drawn)
     entries = sum(len(directories) + len(files) for _, directories, files in os.walk(view))
     assert len(output("tree", "-a", corpus.path(store)).splitlines()) == entries + 1
     assert len(output("tree", "-a", "-L", "1", corpus.path(store)).splitlines()) == len(os.listdir(view)) + 1
