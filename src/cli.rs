@@ -99,9 +99,9 @@ pub struct Cli {
 /// How the source is shown, mounted or not.
 #[derive(Debug, Clone, Args)]
 pub struct View {
-    /// Version of the Zarr documents shown, 2 or 3 [default: the source's own]
+    /// Version of the Zarr documents shown [default: the source's own]
     ///
-    /// It is 2 for all that is not Zarr.
+    /// It is 2 or 3; 2 by default for all that is not Zarr.
     #[arg(long, value_name = "VERSION", hide_possible_values = true)]
     pub zarr: Option<ZarrVersion>,
 
@@ -122,7 +122,7 @@ pub struct View {
     #[arg(long)]
     pub fill_missing: bool,
 
-    /// Most memory for decoded blocks, such as 4G [default: an eighth of all]
+    /// Most memory for decoded blocks, such as 4G [default: an eighth of it]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache_size: Option<u64>,
 

@@ -378,3 +378,28 @@ def test_the_log_as_json(corpus, mount, room):
     assert any(e["level"] == "warn" and str(chunk.relative_to(source)) in e["message"] for e in events)
     assert any(e["level"] == "info" and e["target"] == "chunkmount::mount" for e in events)
     assert any(e["target"] == "chunkmount::statistics" for e in events)
+
+
+@pytest.mark.parametrize("archive", ["zarr3.tar.xz", "n5.tar.xz", "wkw.tar.xz"])
+def test_shards_cubes_and_dialects(archive, mount, room):
+    """Of each store: what `cp` writes is what the mount shows; what it cannot write is what `check` lists and a mount refuses."""
+    corpus = data.stores(archive)
+    listed = (corpus.base / "manifest.json").exists()
+    stores = sorted(corpus.stores) if listed else sorted(p.name for p in corpus.base.iterdir() if p.is_dir())
+    assert stores
+    for number, store in enumerate(stores):
+        view = mount(corpus.path(store))
+        copy = room / f"copy{number}"
+        done, checked = run("cp", corpus.path(store), copy), run("check", corpus.path(store))
+        assert done.returncode == checked.returncode, (store, done.stderr, checked.stdout)
+        shutil.rmtree(copy / ".chunkmount-cp", ignore_errors=True)
+        for name in set(data.entries(view)) | set(data.entries(copy)):
+            try:
+                want = (view / name).read_bytes()
+            except OSError:
+                want = None
+            assert (copy / name).exists() == (want is not None), (store, name)
+            assert want is None or (copy / name).read_bytes() == want, (store, name)
+        assert run("info", corpus.path(store)).returncode in (0, done.returncode), store
+        assert run("tree", corpus.path(store)).returncode == 0, store
+        view.stop()
