@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 /// What an unfinished copy has in its directory: files that are not whole yet, and [`BEGUN`].
 const WORK: &str = ".chunkmount-cp";
@@ -87,6 +88,11 @@ pub fn run(copy: &Copy) -> Result<()> {
                         // Its files may be encoded chunks: none of them is copied, and one problem is enough.
                         about.node().as_ref().err().into_iter().for_each(|e| progress.problem(&e.clone().about(about.key())));
                     }
+                    if directory == to.work {
+                        // It would go when the copy is whole; a problem keeps it.
+                        let e = Error::usage("is an unfinished copy itself, and cannot be told from this one");
+                        progress.problem(&e.about(plain(&place.path)));
+                    }
                     fs::create_dir_all(&directory).map_err(|e| failed(&e, &directory))?;
                 }
                 Met::File(place, name) => {
@@ -134,7 +140,7 @@ impl Destination {
         let begun = work.join(BEGUN);
         let view = &copy.at.view;
         // All that decides what is written. The number of the version as well: another one may show something else.
-        let what = json!({
+        let mut what = json!({
             "chunkmount": env!("CARGO_PKG_VERSION"),
             "source": opened.name,
             "path": copy.path.as_ref().map(|path| plain(path.as_bytes())),
@@ -145,6 +151,12 @@ impl Destination {
             "fill_missing": view.fill_missing,
             "given": copy.at.source.to_string_lossy().split_once('#').map(|(_, mode)| mode.to_owned()),
         });
+        // The entries of an archive need not tell that another one has taken its place.
+        let archive = opened.path.as_ref().and_then(|path| fs::metadata(path).ok()).filter(fs::Metadata::is_file);
+        if let (Some(archive), Some(what)) = (archive, what.as_object_mut()) {
+            let modified = archive.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+            what.insert("archive".to_owned(), json!([archive.len(), format!("{modified:?}")]));
+        }
         let found = fs::read(&begun).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
         let resumed = found.as_ref() == Some(&what);
         if !resumed && !copy.force {

@@ -238,6 +238,22 @@ def test_an_unfinished_copy_skips_what_is_whole_and_nothing_else(room):
     assert np.array_equal(zarr.open_array(copy, mode="r")[:], array[:])
 
 
+def test_an_unfinished_copy_of_an_archive_that_was_replaced_does_not_go_on(room):
+    source, copy = room / "a.zip", room / "copy"
+    content = bytearray(data.SAMPLE_ZIP.read_bytes())
+    with zipfile.ZipFile(data.SAMPLE_ZIP) as archive:
+        entry = archive.getinfo(next(n for n in archive.namelist() if n.endswith("f_deflate/0.0")))
+    content[entry.header_offset + 30 + len(entry.filename) + entry.compress_size // 2] ^= 0xFF
+    source.write_bytes(content)
+    assert run("cp", source, copy).returncode == CORRUPT
+    source.write_bytes(data.SAMPLE_ZIP.read_bytes())
+    os.utime(source, (1, 1))
+    again = run("cp", source, copy)
+    assert again.returncode == USAGE and "something else" in again.stderr
+    assert run("cp", "--force", source, copy).returncode == 0
+    assert not (copy / ".chunkmount-cp").exists()
+
+
 @pytest.mark.parametrize("name", STORES)
 def test_check_finds_nothing_in_what_is_sound(name, corpus):
     if name == "n5/rust.n5":
