@@ -10,6 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fuse;
 use crate::logs;
 use crate::source::{self, Opened};
+use crate::store::object;
 use crate::tree::{self, Tree};
 use crate::vfs::{self, Vfs};
 use std::ffi::OsStr;
@@ -60,7 +61,18 @@ pub fn run(cli: &Cli) -> Result<()> {
 /// # Errors
 /// As [`source::open`].
 pub fn open(source: &OsStr, view: &View) -> Result<Opened> {
-    let object = view.object.options(view.refresh);
+    let typed = &view.object;
+    let object = object::Options {
+        profile: typed.profile.clone(),
+        region: typed.region.clone(),
+        endpoint: typed.endpoint_url.clone(),
+        unsigned: typed.no_sign_request,
+        requester_pays: typed.request_payer,
+        timeout: typed.timeout,
+        refresh: view.refresh,
+        disk: typed.disk_cache.clone().map(|folder| (folder, typed.disk_cache_size)),
+        documents: &[],
+    };
     source::open(source, &source::Options { follow_symlinks: view.follow_symlinks, object })
 }
 

@@ -1,7 +1,6 @@
 //! How object stores and web servers are asked, as it was typed.
 
 use super::{bytes, some_seconds};
-use crate::store::object;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,21 +42,4 @@ pub struct Object {
     /// Most bytes that the folder of --disk-cache takes
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "10G", requires = "disk_cache", hide_short_help = true, help_heading = HEADING)]
     pub disk_cache_size: u64,
-}
-
-impl Object {
-    /// As the store takes them. What changes is looked at again after `refresh`.
-    pub fn options(&self, refresh: Option<Duration>) -> object::Options {
-        object::Options {
-            profile: self.profile.clone(),
-            region: self.region.clone(),
-            endpoint: self.endpoint_url.clone(),
-            unsigned: self.no_sign_request,
-            requester_pays: self.request_payer,
-            timeout: self.timeout,
-            refresh,
-            disk: self.disk_cache.clone().map(|folder| (folder, self.disk_cache_size)),
-            documents: &[],
-        }
-    }
 }
