@@ -1,20 +1,42 @@
 //! The command line: what was typed, and what it means.
 
+pub mod commands;
+pub mod object;
+pub mod options;
+
 use crate::array::Format;
 use crate::view::Flavour;
-use clap::{Parser, ValueEnum};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
+pub use commands::Command;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Mounts chunked arrays (N5, Zarr v2, NCZarr, WEBKNOSSOS WKW; in a directory or a zip) as a tree of plain decoded files.
+/// Mounts chunked arrays (N5, Zarr v2 and v3, NCZarr, WEBKNOSSOS WKW; in a directory, zip or bucket) as a tree of plain decoded files.
 ///
 /// Each array becomes a directory with its metadata in Zarr's documents and one uncompressed, little-endian file for each
 /// chunk, so that cat, od, dd, cp, numpy.fromfile and any Zarr reader work on it. Nothing is converted or copied.
+///
+/// The commands look at the same tree without mounting it. A source that is called like a command is reached as ./ls.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = EXIT_STATUS, max_term_width = 100)]
+#[command(
+    name = "chunkmount",
+    version = VERSION,
+    about,
+    after_help = "Exit status: 0 all is well, 2 wrong arguments, 3 not found, 5 corrupt; --help lists all.",
+    after_long_help = EXIT_STATUS,
+    max_term_width = 100,
+    override_usage = USAGE,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
-    /// A directory or a zip archive: a path, or a URL (file, s3, gs, az, https) that may end as netCDF's do (`#mode=nczarr,zip`)
+    /// What to do without mounting
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// A directory or zip archive, or a URL of one (file, s3, gs, az, https) as in netCDF
     #[arg(required_unless_present = "unmount")]
     pub source: Option<OsString>,
 
@@ -30,95 +52,180 @@ pub struct Cli {
     #[arg(short, long)]
     pub foreground: bool,
 
-    /// Version of the Zarr documents that are shown [default: the source's own; 2 for all that is not Zarr]
-    #[arg(long, value_name = "VERSION")]
+    /// Options as mount(8) has them, such as zarr=3,allow_other
+    ///
+    /// Each is a flag without its dashes, with _ for -. The system's own (ro, nosuid, noauto, user, _netdev, x-...) are understood.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<OsString>,
+
+    /// How the source is shown
+    #[command(flatten)]
+    pub view: View,
+
+    /// Let other users in
+    ///
+    /// This needs user_allow_other in /etc/fuse.conf unless you are root.
+    #[arg(long)]
+    pub allow_other: bool,
+
+    /// Show files as owned by this user, a number [default: who mounts]
+    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    pub uid: Option<u32>,
+
+    /// Show files as owned by this group, a number [default: that of who mounts]
+    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    pub gid: Option<u32>,
+
+    /// Threads that serve requests [default: two more than the processors]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=256), hide_short_help = true)]
+    pub threads: Option<u16>,
+
+    /// What is logged
+    #[command(flatten)]
+    pub logs: Logs,
+
+    /// Only look whether it could be mounted, as the helper of mount(8) does
+    #[arg(long, hide = true)]
+    pub fake: bool,
+
+    /// The second process of a background mount; reports on its standard output
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+
+    /// The arguments as they were parsed, without the name of the program
+    #[arg(skip)]
+    pub arguments: Vec<OsString>,
+}
+
+/// How the source is shown, mounted or not.
+#[derive(Debug, Clone, Args)]
+pub struct View {
+    /// Version of the Zarr documents shown [default: the source's own]
+    ///
+    /// It is 2 or 3; 2 by default for all that is not Zarr.
+    #[arg(long, value_name = "VERSION", hide_possible_values = true)]
     pub zarr: Option<ZarrVersion>,
 
     /// Order of axes: C reverses those of N5 and WKW, so that the last one shown is the fastest; source keeps them (and says
     /// order F)
-    #[arg(long, value_name = "ORDER", default_value = "c", ignore_case = true)]
+    #[arg(long, value_name = "ORDER", default_value = "c", ignore_case = true, hide_short_help = true)]
     pub axes: Axes,
 
     /// Look for this format only
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
     pub format: Option<FormatName>,
 
     /// Invent NCZarr's metadata where there is none, so that netCDF-C shows any source with named dimensions
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub nczarr: bool,
 
     /// Show the whole chunk grid: absent chunks are files of fill values
     #[arg(long)]
     pub fill_missing: bool,
 
-    /// Most memory for decoded blocks, such as 256M or 4G [default: an eighth of the memory]
+    /// Most memory for decoded blocks, such as 4G [default: an eighth of it]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache_size: Option<u64>,
 
     /// Look again at names and versions that are older; without this, data is taken not to change
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, hide_short_help = true)]
     pub refresh: Option<Duration>,
 
-    /// Time that a request to an object store or web server may take, with all its repetitions
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, default_value = "60")]
-    pub timeout: Duration,
-
-    /// Profile of the AWS configuration files to use
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-
-    /// Region of the bucket [default: from the environment or the profile, else found out]
-    #[arg(long, value_name = "REGION")]
-    pub region: Option<String>,
-
-    /// Where the object store is, if not at Amazon, Google or Microsoft
-    #[arg(long, value_name = "URL")]
-    pub endpoint_url: Option<String>,
-
-    /// Ask without credentials, as public buckets allow
-    #[arg(long)]
-    pub no_sign_request: bool,
-
-    /// Pay for the requests to a bucket whose owner does not
-    #[arg(long)]
-    pub request_payer: bool,
-
-    /// Keep what is read of object stores in this folder too, for the next mount; several may share it
-    #[arg(long, value_name = "DIR")]
-    pub disk_cache: Option<PathBuf>,
-
-    /// Most bytes that the folder of --disk-cache takes
-    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "10G", requires = "disk_cache")]
-    pub disk_cache_size: u64,
-
-    /// Let other users in (needs user_allow_other in /etc/fuse.conf unless you are root)
-    #[arg(long)]
-    pub allow_other: bool,
-
     /// Follow symbolic links that lead out of the source directory
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub follow_symlinks: bool,
 
-    /// Threads that serve requests [default: two more than the processors]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub threads: Option<u16>,
+    /// How object stores and web servers are asked
+    #[command(flatten)]
+    pub object: object::Object,
+}
 
+/// What is logged, and where.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Logs {
     /// Write the log to this file
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
 
+    /// Form of the log: a line of text for each event, or a line of JSON
+    #[arg(long, value_name = "FORM", default_value = "text", hide_short_help = true)]
+    pub log_format: LogFormat,
+
+    /// What is logged, for parts of the program as well: debug, or warn,chunkmount::store=debug [default: warn]
+    #[arg(long, value_name = "LEVELS", hide_short_help = true)]
+    pub log_level: Option<String>,
+
     /// Say more: -v what is done, -vv each request that fails
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
-
-    /// The second process of a background mount; reports on its standard output
-    #[arg(long, hide = true)]
-    pub daemon: bool,
 }
 
+/// `--log-format`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Time, level, target and text.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Cli {
+    /// The command line `arguments`, the first of which is the name that the program was called by. Called as `mount.TYPE` it is a
+    /// helper of mount(8), whose arguments are understood as mount(8) passes them.
+    ///
+    /// # Errors
+    /// What clap says of wrong arguments, and what it prints for `--help` and `--version`.
+    pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut arguments = arguments.into_iter();
+        let name = arguments.next().unwrap_or_else(|| "chunkmount".into());
+        let wrong = |text: String| Self::command().error(clap::error::ErrorKind::InvalidValue, text);
+        let mut arguments: Vec<OsString> = arguments.collect();
+        if options::is_helper(&name) {
+            arguments = options::from_helper(arguments).map_err(wrong)?;
+        }
+        let parse = |flags: Vec<OsString>| {
+            let name = std::iter::once("chunkmount".into());
+            Self::try_parse_from(name.chain(flags).chain(arguments.iter().cloned()))
+        };
+        let mut cli = parse(Vec::new())?;
+        // What is listed after -o is parsed once more as the flags that it means.
+        if !cli.options.is_empty() {
+            cli = parse(options::expand(&cli.options).map_err(wrong)?)?;
+        }
+        cli.arguments = arguments;
+        Ok(cli)
+    }
+}
+
+const USAGE: &str = "\
+chunkmount [OPTIONS] SOURCE MOUNTPOINT
+       chunkmount -u MOUNTPOINT
+       chunkmount COMMAND [OPTIONS] SOURCE ...";
+
+/// What `-V` prints after the name.
+pub const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "
+formats: N5, Zarr v2, Zarr v3, NCZarr, WEBKNOSSOS (WKW); in a directory, a zip, or a zip in a zip
+sources: local files, S3, Google Cloud Storage, Azure, HTTP
+codecs: gzip, zlib, bz2, lzma, lz4, zstd, blosc
+filters: shuffle, delta, fixedscaleoffset, astype, packbits, quantize, bitround, crc32, crc32c, adler32, fletcher32, jenkins_lookup3"
+);
+
 const EXIT_STATUS: &str = "\
-Exit status: 0 mounted (or unmounted); 1 internal error; 2 wrong arguments; 3 source not found; 4 permission refused;
-5 source corrupt or too large; 6 source not supported; 7 source unavailable; 8 the kernel refused to mount or unmount.";
+Exit status:
+  0  mounted (or unmounted); done
+  1  internal error
+  2  wrong arguments, or a place that cannot be written
+  3  source, or something in it, not found
+  4  permission refused
+  5  source, or something in it, corrupt or too large
+  6  source, or something in it, not supported
+  7  source unavailable
+  8  the kernel refused to mount or to unmount
+
+The commands cp and check end with the first of 5, 7, 4, 6 and 3 that is true of anything they came across.";
 
 /// `--zarr`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -221,6 +328,6 @@ mod tests {
         assert!(Cli::try_parse_from(["chunkmount", "-u", "m"]).is_ok());
         assert!(Cli::try_parse_from(["chunkmount", "-u", "m", "a"]).is_err());
         let cli = Cli::try_parse_from(["chunkmount", "a", "m", "--zarr", "3", "--axes", "source", "--refresh", "0.5"]).unwrap();
-        assert_eq!((cli.axes, cli.refresh), (Axes::Source, Some(Duration::from_millis(500))));
+        assert_eq!((cli.view.axes, cli.view.refresh), (Axes::Source, Some(Duration::from_millis(500))));
     }
 }

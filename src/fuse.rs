@@ -35,6 +35,15 @@ const NAME: usize = 1024;
 /// Most requests under way at a time where each may wait for a network.
 const REQUESTS: u16 = 256;
 
+/// Whom files are shown to belong to; who mounts where nobody is named.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct User {
+    /// Number of the user.
+    pub uid: Option<u32>,
+    /// Number of the group.
+    pub gid: Option<u32>,
+}
+
 struct Adaptor {
     shared: Arc<Shared>,
     /// Who serves the requests that may wait; the threads that take them from the kernel where nothing waits for long.
@@ -61,6 +70,7 @@ pub fn mount(
     allow_other: bool,
     threads: usize,
     size: u64,
+    user: User,
 ) -> Result<JoinHandle<io::Result<()>>> {
     let mut config = Config::default();
     config.mount_options = vec![
@@ -76,7 +86,8 @@ pub fn mount(
     config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(threads);
     let ttl = vfs.options().refresh.unwrap_or(Duration::MAX);
-    let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let user = (user.uid.unwrap_or(own.0), user.gid.unwrap_or(own.1));
     let failed = |e: io::Error| {
         // The helper's words end in a newline, and the system's do not name the device.
         let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").err();

@@ -1,10 +1,10 @@
 //! The command: parses arguments, runs, prints one error line, exits with a documented status.
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match chunkmount::mount::run(&chunkmount::cli::Cli::parse()) {
+    let cli = chunkmount::cli::Cli::from_arguments(std::env::args_os()).unwrap_or_else(|e| e.exit());
+    match chunkmount::command::run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("chunkmount: {e}");

@@ -5,13 +5,15 @@
 
 mod kernel;
 
-use crate::cli::{Axes, Cli};
+use crate::cli::{Axes, Cli, View};
 use crate::error::{Error, Kind, Result};
 use crate::fuse;
+use crate::logs;
 use crate::source::{self, Opened};
 use crate::store::object;
 use crate::tree::{self, Tree};
 use crate::vfs::{self, Vfs};
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -34,43 +36,72 @@ const CACHE: (u64, u64) = (64 << 20, 8 << 30);
 /// # Errors
 /// What a person must be told; the exit status follows from its kind.
 pub fn run(cli: &Cli) -> Result<()> {
-    log_to(cli)?;
+    logs::start(&cli.logs)?;
     if let Some(mountpoint) = &cli.unmount {
         return kernel::unmount_command(mountpoint);
     }
     let (Some(source), Some(mountpoint)) = (&cli.source, &cli.mountpoint) else {
         return Err(Error::usage("a source and a mount point are needed"));
     };
-    if !cli.foreground && !cli.daemon {
+    if !cli.foreground && !cli.daemon && !cli.fake {
         if mountpoint.as_os_str() == "/dev/fd/0" {
             return Err(Error::usage("a mount by the standard input stays in the foreground: add -f"));
         }
-        return background();
+        return background(cli);
     }
-    let object = object::Options {
-        profile: cli.profile.clone(),
-        region: cli.region.clone(),
-        endpoint: cli.endpoint_url.clone(),
-        unsigned: cli.no_sign_request,
-        requester_pays: cli.request_payer,
-        timeout: cli.timeout,
-        refresh: cli.refresh,
-        disk: cli.disk_cache.clone().map(|folder| (folder, cli.disk_cache_size)),
-        documents: &[],
-    };
-    let source = source::open(source, &source::Options { follow_symlinks: cli.follow_symlinks, object })?;
+    let source = open(source, &cli.view)?;
+    if cli.fake {
+        return Ok(());
+    }
     serve(cli, source, mountpoint)
 }
 
+/// Opens the source that a person has named.
+///
+/// # Errors
+/// As [`source::open`].
+pub fn open(source: &OsStr, view: &View) -> Result<Opened> {
+    let typed = &view.object;
+    let object = object::Options {
+        profile: typed.profile.clone(),
+        region: typed.region.clone(),
+        endpoint: typed.endpoint_url.clone(),
+        unsigned: typed.no_sign_request,
+        requester_pays: typed.request_payer,
+        timeout: typed.timeout,
+        refresh: view.refresh,
+        disk: typed.disk_cache.clone().map(|folder| (folder, typed.disk_cache_size)),
+        documents: &[],
+    };
+    source::open(source, &source::Options { follow_symlinks: view.follow_symlinks, object })
+}
+
+/// The tree of a source as it is shown, mounted or not, with a cache of so many bytes.
+///
+/// # Errors
+/// As [`Vfs::new`].
+pub fn shown(source: &Opened, view: &View, cache_size: u64) -> Result<Vfs> {
+    let options = tree::Options {
+        only: view.format.map(Into::into).or_else(|| source.format()),
+        source_axes: view.axes == Axes::Source,
+        flavour: view.zarr.map(Into::into),
+        nczarr: view.nczarr || source.nczarr(),
+        noxarray: source.noxarray(),
+        refresh: view.refresh,
+    };
+    let vfs_options =
+        vfs::Options { fill_missing: view.fill_missing, refresh: view.refresh, cache_size, name: source.name.clone() };
+    Vfs::new(Tree::new(source.store.clone(), options), vfs_options).map_err(|e| e.within(&source.name))
+}
+
 /// Starts the second process, and waits until it is mounted or has failed.
-fn background() -> Result<()> {
+fn background(cli: &Cli) -> Result<()> {
     let failed = |e: std::io::Error| Error::new(Kind::Bug, format!("cannot start the background process: {e}"));
-    let mut arguments = std::env::args_os();
-    let name = arguments.next().unwrap_or_else(|| "chunkmount".into());
+    // Its name is the plain one: the arguments of a helper of mount(8) are translated by now.
     let mut child = Command::new("/proc/self/exe")
-        .arg0(name)
+        .arg0("chunkmount")
         .arg("--daemon")
-        .args(arguments)
+        .args(&cli.arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -109,34 +140,20 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         refuse_overlap(path, &mountpoint.path)?;
     }
     // A mount over the folder would wait for itself.
-    if let Some(folder) = cli.disk_cache.as_ref().and_then(|folder| folder.canonicalize().ok())
+    if let Some(folder) = cli.view.object.disk_cache.as_ref().and_then(|folder| folder.canonicalize().ok())
         && folder.starts_with(&mountpoint.path)
     {
         return Err(Error::usage("would hide the folder of --disk-cache").about(mountpoint.path.display()));
     }
-    let options = tree::Options {
-        only: cli.format.map(Into::into).or_else(|| source.format()),
-        source_axes: cli.axes == Axes::Source,
-        flavour: cli.zarr.map(Into::into),
-        nczarr: cli.nczarr || source.nczarr(),
-        noxarray: source.noxarray(),
-        refresh: cli.refresh,
-    };
-    let vfs_options = vfs::Options {
-        fill_missing: cli.fill_missing,
-        refresh: cli.refresh,
-        cache_size: cli.cache_size.unwrap_or_else(default_cache),
-        name: source.name.clone(),
-    };
     let size = source.path.as_ref().and_then(|p| std::fs::metadata(p).ok()).filter(|m| m.is_file()).map_or(0, |m| m.len());
     let lanes = source.store.lanes();
-    let vfs = Vfs::new(Tree::new(source.store, options), vfs_options).map_err(|e| e.within(&source.name))?;
-    let vfs = Arc::new(vfs);
+    let vfs = Arc::new(shown(&source, &cli.view, cli.view.cache_size.unwrap_or_else(default_cache))?);
     vfs.read_ahead(lanes);
     if vfs.root_format().is_none() {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);
     }
-    let session = fuse::mount(vfs, &mountpoint.path, device, cli.allow_other, threads(cli), size)?;
+    let user = fuse::User { uid: cli.uid, gid: cli.gid };
+    let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user)?;
     let tell_end = tell.clone();
     std::thread::spawn(move || {
         let ended = session.join().map_err(|_| Error::new(Kind::Bug, "the kernel session panicked"));
@@ -153,46 +170,70 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         }
         return Err(e);
     }
+    // Whoever has started this as a service is told as well; there may be nobody.
+    if let Err(e) = notify("READY=1") {
+        log::warn!("NOTIFY_SOCKET: the service manager cannot be told that the mount answers: {e}");
+    }
     log::info!("{}: mounted on {}", source.name, mountpoint.path.display());
-    wait(&events, (!is_inherited).then_some(&mountpoint.path))
+    wait(&events, (!is_inherited).then_some(&mountpoint.path), &vfs)
 }
 
 enum Event {
     Signal,
+    /// SIGUSR1.
+    Statistics,
     Ended(Result<()>),
 }
 
 /// Waits for the end of the mount; a signal detaches it first, and a second one ends everything at once. Without a mount point,
 /// who has mounted it detaches it.
-fn wait(events: &mpsc::Receiver<Event>, mountpoint: Option<&PathBuf>) -> Result<()> {
+fn wait(events: &mpsc::Receiver<Event>, mountpoint: Option<&PathBuf>, vfs: &Vfs) -> Result<()> {
     let gone = || Error::new(Kind::Bug, "the signal thread is gone");
-    match events.recv().map_err(|_| gone())? {
-        Event::Ended(result) => return result,
-        Event::Signal => match mountpoint {
-            Some(mountpoint) => kernel::detach(mountpoint)?,
-            None => return Ok(()),
-        },
+    loop {
+        match events.recv().map_err(|_| gone())? {
+            Event::Ended(result) => return result,
+            Event::Signal => match mountpoint {
+                Some(mountpoint) => break kernel::detach(mountpoint)?,
+                None => return Ok(()),
+            },
+            Event::Statistics => logs::statistics(&vfs.statistics()),
+        }
     }
+    let _ = notify("STOPPING=1");
     // Detached, the mount lives on for those who hold files open; they get an error when this process ends.
     match events.recv_timeout(GRACE) {
         Ok(Event::Ended(result)) => result,
-        Ok(Event::Signal) | Err(RecvTimeoutError::Timeout) => Ok(()),
+        Ok(Event::Signal | Event::Statistics) | Err(RecvTimeoutError::Timeout) => Ok(()),
         Err(RecvTimeoutError::Disconnected) => Err(gone()),
     }
 }
 
 fn signals(tell: &mpsc::Sender<Event>) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     let tell = tell.clone();
     std::thread::spawn(move || {
-        for _ in signals.forever() {
-            if tell.send(Event::Signal).is_err() {
+        for signal in signals.forever() {
+            let event = if signal == SIGUSR1 { Event::Statistics } else { Event::Signal };
+            if tell.send(event).is_err() {
                 return;
             }
         }
     });
     Ok(())
+}
+
+/// Tells the service manager that has started this process something, as sd_notify(3) has it; does nothing where there is none.
+fn notify(state: &str) -> std::io::Result<()> {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(&name)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
 /// Tells the first process that the mount answers, and lets go of its terminal and directory.
@@ -202,6 +243,8 @@ fn detach_from_terminal() -> Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null).map_err(std::io::Error::from)?;
     rustix::stdio::dup2_stdout(&null).map_err(std::io::Error::from)?;
+    // Nobody reads the terminal from now on.
+    logs::background();
     rustix::stdio::dup2_stderr(&null).map_err(std::io::Error::from)?;
     // Fails only for a process that leads a group already.
     let _ = rustix::process::setsid();
@@ -270,41 +313,4 @@ fn default_cache() -> u64 {
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(number);
     let memory = total.into_iter().chain(group).min().unwrap_or(4 << 30);
     (memory / 8).clamp(CACHE.0, CACHE.1)
-}
-
-/// Sends the log to the terminal, or to a file.
-fn log_to(cli: &Cli) -> Result<()> {
-    let level = match cli.verbose {
-        0 => log::LevelFilter::Warn,
-        1 => log::LevelFilter::Info,
-        _ => log::LevelFilter::Debug,
-    };
-    let mut builder = env_logger::Builder::new();
-    // What libraries log is not written for those who mount, and may hold what nobody should read.
-    builder.filter_level(log::LevelFilter::Error).filter_module("chunkmount", level).format(|out, record| {
-        let time = humantime(std::time::SystemTime::now());
-        writeln!(out, "{time} {} {}", record.level().as_str().to_lowercase(), record.args())
-    });
-    if let Some(path) = &cli.log_file {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        let file = file.map_err(|e| Error::usage(format!("the log cannot be written there: {e}")).about(path.display()))?;
-        builder.target(env_logger::Target::Pipe(Box::new(file)));
-    }
-    builder.try_init().map_err(|e| Error::new(Kind::Bug, e.to_string()))
-}
-
-/// Coordinated universal time to the second.
-fn humantime(time: std::time::SystemTime) -> String {
-    let seconds = time.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Civil date from days, by the era of 400 years that starts on a first of March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
 }

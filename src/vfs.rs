@@ -4,6 +4,7 @@
 //! opened (or, for files of no format, looked up) until the kernel forgets it; with `--refresh` a new version gets a new
 //! inode. So what the kernel caches under an inode is never a mix: a reader gets the old bytes or [`Kind::Changed`].
 
+mod about;
 mod ahead;
 mod attributes;
 mod control;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+pub use about::About;
 pub use control::DIRECTORY as CONTROL_DIRECTORY;
 pub use file::{Opened, Pages};
 pub use inode::ROOT;

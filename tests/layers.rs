@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const ARROWS: &[(&str, &[&str])] = &[
-    ("main", &["cli", "mount"]),
-    ("mount", &["cli", "fuse", "vfs", "tree", "source", "store"]),
+    ("main", &["cli", "command"]),
+    ("command", &["cli", "logs", "mount", "vfs", "view", "store", "array"]),
+    ("mount", &["cli", "logs", "fuse", "vfs", "tree", "source", "store"]),
     ("cli", &["array", "view"]),
+    ("logs", &["cli"]),
     ("source", &["store", "format", "array"]),
     ("fuse", &["vfs", "store"]),
     ("vfs", &["tree", "view", "format", "chunk", "placement", "cache", "store", "array"]),

@@ -18,12 +18,12 @@ pub fn target(data: &[u8]) {
             _ => 0,
         };
         let expected = digits.parse::<u128>().ok().map(|n| n << power);
-        assert_eq!(cli.cache_size.map(u128::from), expected, "{size}");
+        assert_eq!(cli.view.cache_size.map(u128::from), expected, "{size}");
     }
     if let Ok(cli) = Cli::try_parse_from(["chunkmount", "source", "mountpoint", &format!("--refresh={seconds}")]) {
         let expected = seconds.parse::<f64>().ok().map(|s| s.round());
         assert!(
-            cli.refresh.map(|r| r.as_secs_f64().round()).zip(expected).is_some_and(|(a, b)| (a - b).abs() <= 1.0),
+            cli.view.refresh.map(|r| r.as_secs_f64().round()).zip(expected).is_some_and(|(a, b)| (a - b).abs() <= 1.0),
             "{seconds}"
         );
     }

@@ -1,0 +1,179 @@
+//! `check`: decodes everything, and lists what is corrupt or missing.
+//!
+//! A directory that cannot be understood is one problem, whatever lies in it: nobody can tell what its files are.
+
+use super::progress::Progress;
+use super::text::{plain, size};
+use super::walk::{self, Job, Met, Owners};
+use super::{find_one, open};
+use crate::array::Node;
+use crate::cli::commands::Check;
+use crate::error::{Error, Result};
+use crate::vfs::About;
+use crate::view::names;
+use std::collections::HashSet;
+
+/// Largest grid whose absent chunks are named one by one.
+const GRID: u64 = 1 << 24;
+
+/// An array that was met.
+struct Seen {
+    path: Vec<u8>,
+    about: About,
+    /// Chunks that are there.
+    count: u64,
+    /// Their names, where absent ones are missing ones.
+    names: HashSet<Box<[u8]>>,
+}
+
+/// Runs `check`.
+///
+/// # Errors
+/// Those of the source; and where anything is wrong, an error of the gravest kind.
+pub fn run(check: &Check) -> Result<()> {
+    let opened = open(&check.at)?;
+    let vfs = &opened.vfs;
+    let from = find_one(&opened, check.path.as_ref())?;
+    let progress = Progress::new(check.quiet, true);
+    let mut seen: Vec<Seen> = Vec::new();
+    let work = |job: Job| {
+        let mut length = 0;
+        let read = walk::read(vfs, &job, &mut |_, bytes| {
+            length += bytes.len() as u64;
+            Ok(())
+        });
+        if let Err(e) = read {
+            progress.problem(&e.about(plain(&job.path)));
+        }
+        progress.done(length);
+        Ok(())
+    };
+    if !from.is_directory() {
+        let length = &mut 0;
+        let read = walk::contents(vfs, &from.attr, &mut |_, bytes| {
+            *length += bytes.len() as u64;
+            Ok(())
+        });
+        read.unwrap_or_else(|e| progress.problem(&e.about(plain(&from.path))));
+        progress.done(*length);
+        return end(&progress, &opened.name, &[]);
+    }
+    walk::parallel(walk::threads(check.jobs), &work, |add| {
+        // Which of the arrays the files met belong to; or that they are not looked at.
+        let mut owners: Owners<Option<usize>> = Owners::default();
+        let mut broken: Owners<bool> = Owners::default();
+        walk::walk(vfs, &from, &mut |met| {
+            match met {
+                Met::Directory(place) => {
+                    let Some(about) = vfs.about(place.attr.inode)? else { return Ok(()) };
+                    broken.enter(&place.path, about.node().is_err());
+                    let owner = match about.node() {
+                        Err(e) => {
+                            progress.problem(&e.clone().about(about.key()));
+                            None
+                        }
+                        Ok(Node::Array(_)) => {
+                            let (path, names) = (place.path.clone(), HashSet::new());
+                            seen.push(Seen { path, about, count: 0, names });
+                            Some(seen.len() - 1)
+                        }
+                        Ok(_) => None,
+                    };
+                    owners.enter(&place.path, owner);
+                }
+                Met::File(place, name) => {
+                    if broken.of(&place.path).copied().unwrap_or(false) {
+                        return Ok(());
+                    }
+                    let path = place.join(name);
+                    let owner = owners.of(&place.path).copied().flatten();
+                    if let Some(array) = owner.and_then(|at| seen.get_mut(at)) {
+                        let below = path.get(array.path.len()..).unwrap_or_default();
+                        let below = below.strip_prefix(b"/").unwrap_or(below);
+                        if is_chunk(&array.about, below) {
+                            array.count += 1;
+                            if check.complete {
+                                array.names.insert(below.into());
+                            }
+                        }
+                    }
+                    progress.found();
+                    add(Job { parent: place.attr.inode, path })?;
+                }
+                Met::Failed(path, e) => progress.problem(&e.about(plain(path))),
+            }
+            Ok(())
+        })
+    })?;
+    if check.complete {
+        seen.iter().for_each(|array| missing(array, &progress));
+    }
+    end(&progress, &opened.name, &seen)
+}
+
+/// Whether a file of an array, by its path below the array, is a chunk.
+fn is_chunk(about: &About, below: &[u8]) -> bool {
+    let Ok(Node::Array(array)) = about.node() else { return false };
+    let mut parts = below.split(|byte| *byte == b'/');
+    let mut found = parts.next().and_then(|first| names::parse_first(array, first));
+    for part in parts {
+        found = match found {
+            Some(names::Path::Prefix(prefix)) => names::parse(array, &prefix, part),
+            _ => None,
+        };
+    }
+    matches!(found, Some(names::Path::Chunk(_)))
+}
+
+/// Names the chunks of the grid that are not there.
+fn missing(seen: &Seen, progress: &Progress) {
+    let Ok(Node::Array(array)) = seen.about.node() else { return };
+    let grid = array.grid();
+    let total = total(&seen.about);
+    if total.is_none_or(|total| total > GRID) {
+        let absent = total.map_or_else(|| "many".to_owned(), |total| total.saturating_sub(seen.count).to_string());
+        let e = Error::not_found().about(format_args!("{}: {absent} chunks of the grid", seen.about.key()));
+        return if total != Some(seen.count) {
+            progress.problem(&e)
+        };
+    }
+    for number in 0..total.unwrap_or(0) {
+        let mut rest = number;
+        let mut index = vec![0; grid.len()];
+        for (slot, length) in index.iter_mut().zip(&grid).rev() {
+            *slot = rest.checked_rem(*length).unwrap_or(0);
+            rest = rest.checked_div(*length).unwrap_or(0);
+        }
+        if !seen.names.contains(names::shown(array, &index).as_bytes()) {
+            let key = seen.about.chunk_key(&index).map_or_else(|e| e.to_string(), |key| key.to_string());
+            progress.problem(&Error::not_found().about(format_args!("{key}: chunk {index:?}")));
+        }
+    }
+}
+
+/// Chunks of the grid.
+fn total(about: &About) -> Option<u64> {
+    let Ok(Node::Array(array)) = about.node() else { return Some(0) };
+    array.grid().iter().try_fold(1_u64, |n, g| n.checked_mul(*g))
+}
+
+/// Sums up, and ends with what was found.
+fn end(progress: &Progress, source: &str, seen: &[Seen]) -> Result<()> {
+    let chunks: u64 = seen.iter().map(|array| array.count).sum();
+    let absent = seen.iter().try_fold(0_u64, |sum, a| sum.checked_add(total(&a.about)?.saturating_sub(a.count)));
+    let absent = match absent {
+        Some(0) => String::new(),
+        Some(absent) => format!("; {absent} absent chunks stand for the fill value"),
+        None => "; absent chunks stand for the fill value".to_owned(),
+    };
+    let noun = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let result = progress.finish(source);
+    progress.say(&format!(
+        "{} in {} ({}, {}){absent}",
+        size(progress.bytes()),
+        noun(progress.files(), "file"),
+        noun(seen.len() as u64, "array"),
+        noun(chunks, "chunk"),
+    ));
+    result
+}

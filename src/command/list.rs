@@ -1,0 +1,80 @@
+//! `ls` and `cat`: the names of the tree, and the bytes of its files.
+
+use super::text::{Out, plain};
+use super::{Place, find_one, open, walk};
+use crate::cli::commands::{Cat, Ls};
+use crate::error::Result;
+use crate::logs;
+use crate::store::ObjectKind;
+
+/// Runs `ls`.
+///
+/// # Errors
+/// Those of the source and of the tree.
+pub fn run(ls: &Ls) -> Result<()> {
+    let opened = open(&ls.at)?;
+    let place = find_one(&opened, ls.path.as_ref())?;
+    let mut out = Out::new();
+    if !place.is_directory() {
+        entry(&mut out, ls, &place, walk::name(&place.path))?;
+        return out.flush();
+    }
+    let mut left = vec![place.clone()];
+    while let Some(here) = left.pop() {
+        let mut below = Vec::new();
+        for (name, kind) in walk::sorted(&opened.vfs, here.attr.inode).map_err(|e| e.within(&opened.name))? {
+            let path = here.join(&name);
+            let shown = if place.path.is_empty() { &path } else { path.get(place.path.len() + 1..).unwrap_or(&path) };
+            if !(ls.long || ls.recursive && kind == ObjectKind::Directory) {
+                line(&mut out, "", shown, kind)?;
+                continue;
+            }
+            let attr = opened.vfs.lookup(here.attr.inode, &name).map_err(|e| e.within(&opened.name))?;
+            let found = Place { attr, path: path.clone() };
+            entry(&mut out, ls, &found, shown)?;
+            if kind == ObjectKind::Directory && ls.recursive {
+                below.push(found);
+            } else {
+                opened.vfs.forget(attr.inode, 1);
+            }
+        }
+        left.extend(below.into_iter().rev());
+    }
+    out.flush()
+}
+
+/// Writes a line for one entry, as `ls -l` has it.
+fn entry(out: &mut Out, ls: &Ls, place: &Place, shown: &[u8]) -> Result<()> {
+    let attr = &place.attr;
+    if !ls.long {
+        return line(out, "", shown, attr.kind);
+    }
+    let mode = if attr.kind == ObjectKind::Directory { "dr-xr-xr-x" } else { "-r--r--r--" };
+    line(out, &format!("{mode} {:>12} {} ", attr.size, logs::utc(attr.modified)), shown, attr.kind)
+}
+
+fn line(out: &mut Out, before: &str, name: &[u8], kind: ObjectKind) -> Result<()> {
+    match kind {
+        ObjectKind::Directory => {
+            let name = out.painted("1;34", &plain(name));
+            out.line(&format!("{before}{name}/"))
+        }
+        ObjectKind::File => out.line(&format!("{before}{}", plain(name))),
+    }
+}
+
+/// Runs `cat`.
+///
+/// # Errors
+/// Those of the source and of the tree. What follows a file that fails is not written.
+pub fn cat(cat: &Cat) -> Result<()> {
+    let opened = open(&cat.at)?;
+    let mut out = Out::new();
+    for path in &cat.path {
+        let place = find_one(&opened, Some(path))?;
+        let about = |e: crate::error::Error| e.about(plain(&place.path)).within(&opened.name);
+        walk::contents(&opened.vfs, &place.attr, &mut |_, bytes| out.bytes(bytes)).map_err(about)?;
+        opened.vfs.forget(place.attr.inode, 1);
+    }
+    out.flush()
+}

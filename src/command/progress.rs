@@ -1,0 +1,110 @@
+//! What is told while everything is read: a bar on a terminal, a line for each problem, and what all of them come to.
+
+use super::graver;
+use super::text::size;
+use crate::error::{Error, Kind, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// See the module.
+pub struct Progress {
+    bar: ProgressBar,
+    bytes: AtomicU64,
+    files: AtomicU64,
+    problems: AtomicU64,
+    worst: Mutex<Option<Kind>>,
+    /// Whether problems are the result (standard output), or beside it (standard error).
+    is_result: bool,
+}
+
+impl Progress {
+    /// Nothing read yet. There is a bar only on a terminal, and unless it is not wanted.
+    pub fn new(quiet: bool, is_result: bool) -> Self {
+        let bar = match !quiet && std::io::stderr().is_terminal() {
+            true => ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10)),
+            false => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} files {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        let (bytes, files, problems) = Default::default();
+        Self { bar, bytes, files, problems, worst: Mutex::new(None), is_result }
+    }
+
+    /// A file was found that is to be read.
+    pub fn found(&self) {
+        self.bar.inc_length(1);
+    }
+
+    /// A file was read, with so many bytes, or skipped.
+    pub fn done(&self, bytes: u64) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if !self.bar.is_hidden() {
+            self.bar.set_message(size(bytes));
+        }
+        self.bar.inc(1);
+    }
+
+    /// Bytes read.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Files read.
+    pub fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// Something cannot be read: a line with what is wrong with what.
+    pub fn problem(&self, e: &Error) {
+        self.problems.fetch_add(1, Ordering::Relaxed);
+        let mut worst = self.worst.lock();
+        *worst = Some(graver(*worst, e.kind()));
+        drop(worst);
+        self.say(&format!("{}  {e}", word(e.kind())));
+    }
+
+    /// Writes a line beside the bar.
+    pub fn say(&self, line: &str) {
+        self.bar.suspend(|| {
+            // Who does not listen to the lines still gets the exit status.
+            let _ = match self.is_result {
+                true => writeln!(std::io::stdout(), "{line}"),
+                false => writeln!(std::io::stderr(), "{line}"),
+            };
+        });
+    }
+
+    /// Takes the bar away, and fails if there was any problem, with the kind of the gravest.
+    ///
+    /// # Errors
+    /// See above; it names `source`.
+    pub fn finish(&self, source: &str) -> Result<()> {
+        self.bar.finish_and_clear();
+        let problems = self.problems.load(Ordering::Relaxed);
+        match *self.worst.lock() {
+            None => Ok(()),
+            Some(kind) => {
+                let noun = if problems == 1 { "problem" } else { "problems" };
+                Err(Error::new(kind, format!("{problems} {noun}; see above")).about(source))
+            }
+        }
+    }
+}
+
+/// The word that a line of a problem begins with.
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Corrupt => "corrupt",
+        Kind::TooBig => "too-large",
+        Kind::NotFound => "missing",
+        Kind::Denied => "denied",
+        Kind::Unsupported => "unsupported",
+        Kind::Unavailable | Kind::TimedOut | Kind::Changed => "unavailable",
+        Kind::Usage | Kind::Mount | Kind::Bug => "failed",
+    }
+}

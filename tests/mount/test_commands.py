@@ -1,0 +1,421 @@
+"""The commands that need no mount show the same tree as a mount does, and third-party readers read a copy."""
+
+import errno
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from support import data
+from support.checks import check_array, check_store
+from support.mounting import binary
+
+STORES = ["n5/rust.n5", "zarr2/compressors.zarr", "nczarr/head_lemon.zarr", "zip/nczarr_v492.zip"]
+USAGE, NOT_FOUND, DENIED, CORRUPT, UNSUPPORTED = range(2, 7)
+
+
+def run(*arguments, timeout=60, text=True, **settings):
+    command = [str(binary()), *(str(argument) for argument in arguments)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=text, timeout=timeout, **settings)
+
+
+def output(*arguments, **settings):
+    done = run(*arguments, **settings)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def differences(one, other):
+    done = subprocess.run(["diff", "-r", one, other], capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(params=STORES)
+def store(request):
+    return request.param
+
+
+def test_ls_lists_what_find_lists_in_a_mount(store, corpus, mount):
+    view = mount(corpus.path(store))
+    find = subprocess.run(["find", ".", "-mindepth", "1", "-printf", "%P%y\n"], cwd=view.where, capture_output=True, text=True)
+    want = sorted(line[:-1] + ("/" if line[-1] == "d" else "") for line in find.stdout.splitlines())
+    assert sorted(output("ls", "-R", corpus.path(store)).splitlines()) == want
+    top = sorted(name + "/" * (view / name).is_dir() for name in os.listdir(view))
+    assert output("ls", corpus.path(store)).splitlines() == sorted(top, key=lambda name: name.rstrip("/").encode())
+
+
+def test_ls_long_tells_what_stat_tells(store, corpus, mount):
+    view = mount(corpus.path(store))
+    for line in output("ls", "-lR", corpus.path(store)).splitlines():
+        mode, size, when, name = line.split(None, 3)
+        told = os.stat(view / name)
+        assert mode == ("dr-xr-xr-x" if name.endswith("/") else "-r--r--r--")
+        assert when == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(told.st_mtime))), name
+        assert name.endswith("/") or int(size) == told.st_size, name
+
+
+def test_cat_writes_what_the_mount_reads(store, corpus, mount):
+    view = mount(corpus.path(store))
+    names = data.entries(view)[:60]
+    assert output("cat", corpus.path(store), *names, text=False) == b"".join((view / name).read_bytes() for name in names)
+    untouched = ".chunkmount/source"
+    for name in output("ls", corpus.path(store), untouched).splitlines()[:3]:
+        if not name.endswith("/"):
+            want = (view / untouched / name).read_bytes()
+            assert output("cat", corpus.path(store), f"{untouched}/{name}", text=False) == want
+
+
+def test_errors_have_a_line_and_a_status(corpus, room):
+    source = corpus.path(STORES[1])
+    for arguments, status in [
+        (["ls", room / "nothing"], NOT_FOUND),
+        (["ls", source, "nothing/at/all"], NOT_FOUND),
+        (["cat", source, ""], USAGE),
+        (["info", source, ".zgroup"], USAGE),
+        (["cp", source, source / "inside"], USAGE),
+        (["stats", room], USAGE),
+    ]:
+        done = run(*arguments)
+        assert done.returncode == status, (arguments, done.stderr)
+        assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("chunkmount: "), done.stderr
+    assert not (source / "inside").exists()
+
+
+def test_a_reader_that_leaves_is_no_error(corpus):
+    shell = f"{binary()} ls -R {corpus.path(STORES[0])} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_a_source_that_is_called_like_a_command(corpus, room):
+    shutil.copytree(corpus.path(STORES[1]), room / "ls")
+    assert output("ls", "./ls", cwd=room) == output("ls", corpus.path(STORES[1]))
+    done = run("./ls", room / "mnt", cwd=room)
+    try:
+        assert done.returncode == 0, done.stderr
+        assert sorted(data.entries(room / "mnt"))
+    finally:
+        assert run("-u", room / "mnt").returncode == 0
+
+
+def test_info_tells_what_zarr_python_tells(corpus):
+    source = corpus.path("zarr2/compressors.zarr")
+    nodes = {node["path"]: node for node in json.loads(output("info", "--json", source))["nodes"]}
+    group = zarr.open_group(source, mode="r", zarr_format=2)
+    arrays = dict(group.members(max_depth=None))
+    seen = 0
+    for path, array in arrays.items():
+        if not isinstance(array, zarr.Array):
+            continue
+        node = nodes[path]
+        assert node["kind"] == "array" and node["format"] == "zarr2"
+        assert (tuple(node["shape"]), tuple(node["chunks"])) == (array.shape, array.chunks), path
+        assert np.dtype(node["dtype"]) == array.dtype.newbyteorder("<"), path
+        assert node["decoded_bytes"] == array.nbytes, path
+        assert node["chunks_total"] == array.nchunks and node["chunks_stored"] == array.nchunks_initialized, path
+        stored = [p for p in (source / path).rglob("*") if p.is_file() and not p.name.startswith(".")]
+        assert node["stored_bytes"] == sum(p.stat().st_size for p in stored), path
+        compressor = json.loads((source / path / ".zarray").read_text())["compressor"]
+        assert compressor is None or compressor["id"] in node["codecs"] + node["codecs_kept"], path
+        table = output("info", source, path)
+        assert " x ".join(map(str, array.shape)) in table and node["dtype"] in table
+        seen += 1
+    assert seen > 10
+    quick = json.loads(output("info", "--json", "--quick", source))["nodes"]
+    assert all("stored_bytes" not in node for node in quick)
+    assert len(output("info", source).splitlines()) == len(nodes) + 1
+
+
+def test_info_tells_the_scale_that_ome_zarr_tells(room):
+    group = zarr.create_group(room / "image.zarr", zarr_format=2)
+    for level in range(2):
+        group.create_array(f"s{level}", shape=(8 >> level, 8 >> level), chunks=(4, 4), dtype="u1")[:] = 1
+    group.attrs["multiscales"] = [
+        {
+            "version": "0.4",
+            "axes": [{"name": n, "type": "space", "unit": "nanometer"} for n in "yx"],
+            "datasets": [
+                {"path": f"s{i}", "coordinateTransformations": [{"type": "scale", "scale": [4.0 * 2**i, 3.0 * 2**i]}]}
+                for i in range(2)
+            ],
+        }
+    ]
+    for path, scale in (("s0", [4, 3]), ("s1", [8, 6])):
+        (node,) = json.loads(output("info", "--json", room / "image.zarr", path))["nodes"]
+        assert (node["scale"], node["units"]) == (scale, ["nanometer"] * 2)
+        assert "nanometer" in output("info", room / "image.zarr", path)
+
+
+def test_tree_draws_arrays_and_with_all_everything(store, corpus, mount):
+    view = mount(corpus.path(store))
+    drawn = output("tree", corpus.path(store)).splitlines()
+    want = [r for r in corpus.records[store] if r.has_values and (view / r.array / ".zarray").exists()]
+    for record in want:
+        name = Path(record.array).name
+        assert any(line.lstrip(" │├└─").split("  ")[0] == name for line in drawn[1:]) or not name, (record.array, drawn)
+    entries = sum(len(directories) + len(files) for _, directories, files in os.walk(view))
+    assert len(output("tree", "-a", corpus.path(store)).splitlines()) == entries + 1
+    assert len(output("tree", "-a", "-L", "1", corpus.path(store)).splitlines()) == len(os.listdir(view)) + 1
+
+
+def test_a_copy_is_the_mounted_tree(store, corpus, mount, room):
+    view = mount(corpus.path(store))
+    done = run("cp", corpus.path(store), room / "copy")
+    assert done.returncode == 0, done.stderr
+    assert differences(view.where, room / "copy") == ""
+    check_store(corpus, store, room / "copy")  # zarr-python, tensorstore and numpy read it
+    for name in data.entries(view):
+        assert os.stat(view / name).st_mtime_ns == os.stat(room / "copy" / name).st_mtime_ns, name
+
+
+def test_a_copy_with_options_is_the_tree_mounted_with_them(corpus, mount, room):
+    source = corpus.path("zarr2/compressors.zarr")
+    for i, options in enumerate((["--zarr", "3"], ["--fill-missing"])):
+        view = mount(source, *options)
+        assert run("cp", *options, source, room / f"copy{i}").returncode == 0
+        assert differences(view.where, room / f"copy{i}") == ""
+
+
+def test_a_copy_goes_on_where_it_was_killed(room):
+    array = zarr.create_array(room / "a.zarr", shape=(400, 64), chunks=(1, 64), dtype="<i4", zarr_format=2)
+    array[:] = np.arange(400 * 64).reshape(400, 64)
+    source, copy = room / "a.zarr", room / "copy"
+    for pause in (0.05, 0.02, 0.08):
+        process = subprocess.Popen([binary(), "cp", source, copy, "-q", "-j", "1"], stderr=subprocess.DEVNULL)
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if not copy.exists():
+            continue
+        # What has its name is whole, however it was interrupted.
+        for name in data.entries(copy):
+            assert name.startswith(".") or (copy / name).stat().st_size == 256, name
+    done = run("cp", source, copy)
+    assert done.returncode == 0, done.stderr
+    assert not (copy / ".chunkmount-cp").exists()
+    assert np.array_equal(zarr.open_array(copy, mode="r")[:], array[:])
+
+
+def unfinished(source, copy):
+    """A copy that stopped over a damaged chunk."""
+    damaged = source / "3.0"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-3])
+    done = run("cp", source, copy)
+    assert done.returncode == CORRUPT, done.stderr
+    assert "3.0" in done.stderr and (copy / ".chunkmount-cp").exists() and not (copy / "3.0").exists()
+    damaged.write_bytes(whole)
+
+
+def test_an_unfinished_copy_skips_what_is_whole_and_nothing_else(room):
+    array = zarr.create_array(room / "a.zarr", shape=(8, 64), chunks=(1, 64), dtype="<i4", zarr_format=2)
+    array[:] = np.arange(8 * 64).reshape(8, 64)
+    source, copy = room / "a.zarr", room / "copy"
+    unfinished(source, copy)
+    inode = (copy / "0.0").stat().st_ino
+    (copy / "1.0").write_bytes(b"short")
+    later = (copy / "2.0").stat().st_mtime + 5
+    os.utime(copy / "2.0", (later, later))
+    refused = run("cp", "--zarr", "3", source, copy)
+    assert refused.returncode == USAGE and "other options" in refused.stderr
+    done = run("cp", source, copy)
+    assert done.returncode == 0, done.stderr
+    assert "5 of them there already" in done.stderr  # not the damaged one, the short one and the one of another time
+    assert (copy / "0.0").stat().st_ino == inode
+    assert np.array_equal(zarr.open_array(copy, mode="r")[:], array[:])
+    again = run("cp", source, copy)
+    assert again.returncode == USAGE and "not empty" in again.stderr
+    assert run("cp", "--force", source, copy).returncode == 0
+    assert np.array_equal(zarr.open_array(copy, mode="r")[:], array[:])
+
+
+def test_an_unfinished_copy_of_an_archive_that_was_replaced_does_not_go_on(room):
+    source, copy = room / "a.zip", room / "copy"
+    content = bytearray(data.SAMPLE_ZIP.read_bytes())
+    with zipfile.ZipFile(data.SAMPLE_ZIP) as archive:
+        entry = archive.getinfo(next(n for n in archive.namelist() if n.endswith("f_deflate/0.0")))
+    content[entry.header_offset + 30 + len(entry.filename) + entry.compress_size // 2] ^= 0xFF
+    source.write_bytes(content)
+    assert run("cp", source, copy).returncode == CORRUPT
+    source.write_bytes(data.SAMPLE_ZIP.read_bytes())
+    os.utime(source, (1, 1))
+    again = run("cp", source, copy)
+    assert again.returncode == USAGE and "something else" in again.stderr
+    assert run("cp", "--force", source, copy).returncode == 0
+    assert not (copy / ".chunkmount-cp").exists()
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_check_finds_nothing_in_what_is_sound(name, corpus):
+    if name == "n5/rust.n5":
+        pytest.importorskip("zarr")
+    done = run("check", corpus.path(name))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 1 and "\r" not in done.stderr
+
+
+def test_check_finds_what_cannot_be_read_in_a_mount(mount):
+    base, cases = data.broken()
+    for store in sorted({case["store"] for case in cases if "store" in case} or {p.name for p in base.iterdir() if p.is_dir()}):
+        source = base / store
+        if not source.is_dir():
+            continue
+        view = mount(source)
+        failing = False
+        for here, directories, files in os.walk(view, onerror=lambda e: None):
+            for name in files:
+                try:
+                    Path(here, name).read_bytes()
+                except OSError as e:
+                    failing |= e.errno != errno.ENOENT
+        done = run("check", source)
+        assert (done.returncode != 0) == failing, (store, done.stdout, done.stderr)
+        view.stop()
+
+
+def test_check_names_the_damaged_chunk_and_the_missing_ones(room):
+    array = zarr.create_array(room / "a.zarr", shape=(4, 64), chunks=(1, 64), dtype="<i4", zarr_format=2)
+    array[:3] = np.arange(3 * 64).reshape(3, 64) + 1
+    damaged = room / "a.zarr" / "1.0"
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    done = run("check", room / "a.zarr")
+    assert done.returncode == CORRUPT
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("corrupt  ") and "1.0" in lines[0] and len(lines) == 2, lines
+    assert "3 chunks" in lines[1] and "1 absent chunk" in lines[1], lines
+    damaged.unlink()
+    assert run("check", room / "a.zarr").returncode == 0
+    done = run("check", "--complete", room / "a.zarr")
+    assert done.returncode == NOT_FOUND
+    assert [line.split()[:2] for line in done.stdout.splitlines()[:2]] == [["missing", "1.0:"], ["missing", "3.0:"]]
+
+
+def test_check_of_a_zip(room):
+    with zipfile.ZipFile(data.SAMPLE_ZIP) as archive:
+        entry = archive.getinfo(next(n for n in archive.namelist() if n.endswith("f_deflate/0.0")))
+    content = bytearray(data.SAMPLE_ZIP.read_bytes())
+    content[entry.header_offset + 30 + len(entry.filename) + entry.compress_size // 2] ^= 0xFF
+    (room / "bad.zip").write_bytes(content)
+    done = run("check", room / "bad.zip")
+    assert done.returncode == CORRUPT and "f_deflate/0.0" in done.stdout, done.stdout
+    assert run("check", data.SAMPLE_ZIP).returncode == 0
+
+
+def test_progress_and_colour_are_for_terminals_only(corpus):
+    source = corpus.path(STORES[1])
+    plain = output("ls", source)
+    assert "\x1b" not in plain
+
+    def on_terminal(*arguments, **env):
+        leader, follower = pty.openpty()
+        process = subprocess.Popen(
+            [binary(), *arguments], stdin=follower, stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm", **env}
+        )
+        os.close(follower)
+        seen = b""
+        try:
+            while part := os.read(leader, 65536):
+                seen += part
+        except OSError:  # the last one has closed it
+            pass
+        os.close(leader)
+        return process.wait(60), seen
+
+    assert on_terminal("ls", source)[1].count(b"\x1b[1;34m") == plain.count("/")
+    assert b"\x1b" not in on_terminal("ls", source, NO_COLOR="1")[1]
+    status, seen = on_terminal("check", source)
+    assert status == 0 and b"files" in seen and b"\x1b[" in seen
+    assert "\x1b" not in run("check", source).stderr
+
+
+def test_stats(corpus, mount):
+    view = mount(corpus.path(STORES[1]))
+    for name in data.entries(view):
+        (view / name).read_bytes()
+    page = output("stats", view.where)
+    told = view.stats()
+    assert str(corpus.path(STORES[1])) in page
+    assert f"{told['store']['get']} reads" in page and "errors        0" in page
+    for name in told["arrays"]:
+        assert name in page
+    text = output("stats", "--prometheus", view.where)
+    from prometheus_client.parser import text_string_to_metric_families
+
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families["chunkmount_decode_output_bytes"].samples[0].value == told["decode"]["bytes_out"]
+    assert families["chunkmount_decode_output_bytes"].type == "counter"
+    assert families["chunkmount_cache_capacity_bytes"].type == "gauge"
+    arrays = {sample.labels["array"]: sample.value for sample in families["chunkmount_array_output_bytes"].samples}
+    assert arrays == {name: array["bytes_out"] for name, array in told["arrays"].items()}
+    watching = subprocess.Popen([binary(), "stats", "--watch=0.1", view.where], stdout=subprocess.PIPE, text=True)
+    assert watching.stdout.readline().strip() == ""
+    assert watching.stdout.readline().startswith("source")
+    view.stop()
+    assert watching.wait(10) == 0
+    assert watching.stdout.read().count("\nsource") >= 1
+
+
+def test_sigusr1_logs_statistics(corpus, mount):
+    view = mount(corpus.path(STORES[1]))
+    names = [name for name in data.entries(view) if not Path(name).name.startswith(".")]
+    (view / names[0]).read_bytes()
+    view.signal(signal.SIGUSR1)
+    end = time.monotonic() + 10
+    while "errors: 0" not in view.text():
+        assert time.monotonic() < end, view.text()
+        time.sleep(0.02)
+    assert '"misses":1' in view.text() and (view / names[0]).read_bytes()
+
+
+def test_the_log_as_json(corpus, mount, room):
+    source = room / "a.zarr"
+    shutil.copytree(corpus.path("zarr2/compressors.zarr"), source)
+    chunk = next(p for p in sorted(source.rglob("*")) if p.is_file() and not p.name.startswith("."))
+    chunk.write_bytes(b"nonsense")
+    view = mount(source, "--log-format", "json", "--log-file", room / "log.json", "--log-level", "warn,chunkmount::mount=info")
+    with pytest.raises(OSError):
+        (view / chunk.relative_to(source)).read_bytes()
+    view.signal(signal.SIGUSR1)
+    end = time.monotonic() + 10
+    while "errors: 1" not in (room / "log.json").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    events = [json.loads(line) for line in (room / "log.json").read_text().splitlines()]
+    assert all(set(event) == {"time", "level", "target", "message"} for event in events)
+    assert any(e["level"] == "warn" and str(chunk.relative_to(source)) in e["message"] for e in events)
+    assert any(e["level"] == "info" and e["target"] == "chunkmount::mount" for e in events)
+    assert any(e["target"] == "chunkmount::statistics" for e in events)
+
+
+@pytest.mark.parametrize("archive", ["zarr3.tar.xz", "n5.tar.xz", "wkw.tar.xz"])
+def test_shards_cubes_and_dialects(archive, mount, room):
+    """Of each store: what `cp` writes is what the mount shows; what it cannot write is what `check` lists and a mount refuses."""
+    corpus = data.stores(archive)
+    listed = (corpus.base / "manifest.json").exists()
+    stores = sorted(corpus.stores) if listed else sorted(p.name for p in corpus.base.iterdir() if p.is_dir())
+    assert stores
+    for number, store in enumerate(stores):
+        view = mount(corpus.path(store))
+        copy = room / f"copy{number}"
+        done, checked = run("cp", corpus.path(store), copy), run("check", corpus.path(store))
+        assert done.returncode == checked.returncode, (store, done.stderr, checked.stdout)
+        shutil.rmtree(copy / ".chunkmount-cp", ignore_errors=True)
+        for name in set(data.entries(view)) | set(data.entries(copy)):
+            try:
+                want = (view / name).read_bytes()
+            except OSError:
+                want = None
+            assert (copy / name).exists() == (want is not None), (store, name)
+            assert want is None or (copy / name).read_bytes() == want, (store, name)
+        assert run("info", corpus.path(store)).returncode in (0, done.returncode), store
+        assert run("tree", corpus.path(store)).returncode == 0, store
+        view.stop()
