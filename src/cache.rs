@@ -5,14 +5,19 @@
 //! kernel asks for a failed page twice. The newest block is always kept, even when it alone is over the bound; otherwise a
 //! reader of one large chunk would have it decoded for each of its reads.
 
+mod files;
+
 use crate::error::{Error, Kind, Result};
-use crate::store::Version;
+use crate::store::{Range, Version};
+pub use files::{Files, Hold};
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
+use std::io;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a failure answers for the block without a new attempt.
@@ -27,10 +32,78 @@ const OVERHEAD: u64 = 256;
 /// A decoded block.
 #[derive(Debug)]
 pub struct Block {
-    /// The content of the file that shows it.
-    pub bytes: Vec<u8>,
+    content: Content,
     /// The version of the object it was made from; `None` for a block that is not stored.
     pub version: Option<Version>,
+    /// How often it is held for the kernel.
+    holds: AtomicUsize,
+}
+
+/// The content of the file that shows a block.
+#[derive(Debug)]
+enum Content {
+    Memory(Vec<u8>),
+    /// A file of [`Files`], and its length.
+    File(OwnedFd, u64),
+}
+
+impl Block {
+    /// A block in memory.
+    pub fn new(bytes: Vec<u8>, version: Option<Version>) -> Self {
+        Self { content: Content::Memory(bytes), version, holds: AtomicUsize::new(0) }
+    }
+
+    /// Number of bytes.
+    pub fn length(&self) -> u64 {
+        match &self.content {
+            Content::Memory(bytes) => bytes.len() as u64,
+            Content::File(_, length) => *length,
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    fn weight(&self) -> u64 {
+        let content = match &self.content {
+            Content::Memory(bytes) => bytes.capacity() as u64,
+            Content::File(_, length) => *length,
+        };
+        content.saturating_add(OVERHEAD)
+    }
+
+    /// The file that it is in, if it is in one.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        match &self.content {
+            Content::Memory(_) => None,
+            Content::File(file, _) => Some(file.as_fd()),
+        }
+    }
+
+    /// Passes `length` bytes from `offset` to `reply`; fewer only at its end.
+    ///
+    /// # Errors
+    /// [`Kind::Bug`] when the file that holds it does not give them.
+    pub fn part<T>(&self, offset: u64, length: u64, reply: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let (start, end) = Range::Part { offset, length }.within(self.length());
+        let cut = || Error::new(Kind::Bug, "a block in memory that ends early");
+        let length = usize::try_from(end.saturating_sub(start)).map_err(|_| cut())?;
+        match &self.content {
+            Content::Memory(bytes) => {
+                let start = usize::try_from(start).map_err(|_| cut())?;
+                Ok(reply(bytes.get(start..).and_then(|rest| rest.get(..length)).ok_or_else(cut)?))
+            }
+            Content::File(file, _) => {
+                let mut bytes = vec![0; length];
+                let mut done = 0;
+                while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+                    match rustix::io::pread(file, rest, start.saturating_add(done as u64)).map_err(io::Error::from)? {
+                        0 => return Err(cut()),
+                        n => done = done.saturating_add(n),
+                    }
+                }
+                Ok(reply(&bytes))
+            }
+        }
+    }
 }
 
 /// Counters of a cache.
@@ -66,6 +139,7 @@ pub struct Cache {
     state: Mutex<State>,
     capacity: u64,
     counters: Counters,
+    files: OnceLock<Files>,
 }
 
 /// Ends a flight also when making the block panics, so that nobody waits for ever.
@@ -105,7 +179,47 @@ impl Cache {
             }),
             capacity,
             counters: Counters::default(),
+            files: OnceLock::new(),
         }
+    }
+
+    /// Large blocks go to files from now on.
+    ///
+    /// # Errors
+    /// As [`Files::new`].
+    pub fn use_files(&self) -> io::Result<()> {
+        let files = Files::new(self.capacity)?;
+        // A second one would be as good as the first.
+        let _ = self.files.set(files);
+        Ok(())
+    }
+
+    /// The files for large blocks, where there are any.
+    pub fn files(&self) -> Option<&Files> {
+        self.files.get()
+    }
+
+    /// Keeps a block that lies in a file for as long as the result lives; `None` for one in memory, one that the cache no longer
+    /// has, and when too much is held.
+    pub fn hold(&self, id: BlockId, block: &Arc<Block>) -> Option<Hold> {
+        block.file()?;
+        let files = self.files.get()?;
+        // The lock keeps it from being dropped meanwhile.
+        let state = self.state.lock();
+        if state.blocks.peek(&id).is_some_and(|known| Arc::ptr_eq(known, block)) { files.hold(block) } else { None }
+    }
+
+    /// A large block goes to a file of its own, where there are files.
+    fn settle(&self, mut block: Block) -> Block {
+        if let Content::Memory(bytes) = &block.content
+            && let Some(files) = self.files.get().filter(|files| files.takes(bytes.len() as u64))
+        {
+            match files.write(bytes) {
+                Ok(file) => block.content = Content::File(file, bytes.len() as u64),
+                Err(e) => log::debug!("a block of {} bytes stays in memory: {e}", bytes.len()),
+            }
+        }
+        block
     }
 
     /// The block `id` at `version`: from memory, from whoever is making it, or from `make`.
@@ -136,7 +250,7 @@ impl Cache {
                     self.counters.misses.fetch_add(1, Ordering::Relaxed);
                     drop(state);
                     let mut landing = Landing { cache: self, key, flight, result: None };
-                    let result = make().map(Arc::new);
+                    let result = make().map(|block| Arc::new(self.settle(block)));
                     landing.result = Some(result.clone());
                     return result;
                 }
@@ -159,14 +273,21 @@ impl Cache {
     }
 
     fn insert(&self, state: &mut State, id: BlockId, block: Arc<Block>) {
-        let weight = |b: &Block| b.bytes.capacity() as u64 + OVERHEAD;
-        state.bytes += weight(&block);
+        state.bytes += block.weight();
         if let Some((_, old)) = state.blocks.push(id, block) {
-            state.bytes -= weight(&old);
+            state.bytes -= old.weight();
         }
-        while state.bytes > self.capacity && state.blocks.len() > 1 {
-            let Some((_, old)) = state.blocks.pop_lru() else { break };
-            state.bytes -= weight(&old);
+        // What is held would free nothing, and is the first that is asked for again.
+        for _ in 0..state.blocks.len() {
+            if state.bytes <= self.capacity {
+                break;
+            }
+            let Some((oldest, old)) = state.blocks.pop_lru() else { break };
+            if oldest == id || old.holds.load(Ordering::Relaxed) > 0 {
+                state.blocks.push(oldest, old);
+                continue;
+            }
+            state.bytes -= old.weight();
             self.counters.evictions.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -245,10 +366,9 @@ impl Drop for Share<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     fn block(n: usize) -> Block {
-        Block { bytes: vec![7; n], version: None }
+        Block::new(vec![7; n], None)
     }
 
     #[test]
@@ -291,7 +411,7 @@ mod tests {
                         std::thread::sleep(Duration::from_millis(30));
                         Ok(block(64))
                     });
-                    assert_eq!(block.unwrap().bytes.len(), 64);
+                    assert_eq!(block.unwrap().length(), 64);
                 });
             }
         });
@@ -303,9 +423,9 @@ mod tests {
         let cache = Cache::new(1 << 20);
         let version = |s: &str| Some(Version::Tag(s.into()));
         let (old, new) = (version("old"), version("new"));
-        cache.get(1, old.as_ref(), || Ok(Block { bytes: vec![1], version: old.clone() })).unwrap();
-        let got = cache.get(1, new.as_ref(), || Ok(Block { bytes: vec![2], version: new.clone() })).unwrap();
-        assert_eq!(got.bytes, [2]);
+        cache.get(1, old.as_ref(), || Ok(Block::new(vec![1], old.clone()))).unwrap();
+        let got = cache.get(1, new.as_ref(), || Ok(Block::new(vec![2], new.clone()))).unwrap();
+        assert_eq!(got.part(0, 9, <[u8]>::to_vec).unwrap(), [2]);
         assert!(cache.get(1, old.as_ref(), || Err(Error::not_found())).is_err());
     }
 

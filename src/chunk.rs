@@ -74,7 +74,7 @@ pub fn read(
     let start = std::time::Instant::now();
     let bytes = decode(array, encoded, length).map_err(|e| e.about(key))?;
     cost.decode_nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(Block { bytes, version: Some(version) })
+    Ok(Block::new(bytes, Some(version)))
 }
 
 /// A chunk that is not stored: all elements have the fill value.
@@ -86,7 +86,7 @@ pub fn fill(array: &Array) -> Result<Block> {
         .chunk_bytes()
         .and_then(|n| usize::try_from(n).ok())
         .ok_or_else(|| Error::unsupported("an absent chunk of an encoded array has no plain bytes"))?;
-    Ok(Block { bytes: block::filled(length, array.fill.bytes.as_deref().unwrap_or(&[0])), version: None })
+    Ok(Block::new(block::filled(length, array.fill.bytes.as_deref().unwrap_or(&[0])), None))
 }
 
 /// The length of the decoded chunk, and the most encoded bytes that can stand for it.

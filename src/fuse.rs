@@ -2,11 +2,13 @@
 //!
 //! Each request ends in one reply, also when something panics: a worker thread that dies takes its share of the mount with it.
 
+mod backing;
 mod crew;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::ObjectKind;
-use crate::vfs::{Attr, Pages, Vfs};
+use crate::vfs::{Attr, Vfs};
+use backing::Passing;
 use crew::Crew;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
@@ -56,6 +58,8 @@ struct Shared {
     ttl: Duration,
     user: (u32, u32),
     size: u64,
+    /// Files that the kernel reads by itself.
+    passing: Passing,
 }
 
 /// Mounts `vfs` at `mountpoint`, or takes over the mount that somebody has made with `device`, an open `/dev/fuse`. Begins to serve
@@ -95,13 +99,20 @@ pub fn mount(
         let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
     };
+    let shared = Arc::new(Shared { vfs: vfs.clone(), ttl, user, size, passing: Passing::default() });
     let crew = vfs.is_distant().then(|| Crew::new(REQUESTS.into()));
-    let adaptor = Adaptor { shared: Arc::new(Shared { vfs, ttl, user, size }), crew };
+    let adaptor = Adaptor { shared: shared.clone(), crew };
     let session = match device {
         Some(device) => Session::from_fd(adaptor, device, config.acl, config),
         None => Session::new(adaptor, mountpoint, &config),
     };
     let session = session.map_err(failed)?;
+    if shared.passing.is_possible()
+        && let Err(e) = vfs.use_files()
+    {
+        log::debug!("the kernel reads no decoded blocks by itself: {e}");
+        shared.passing.stop();
+    }
     let mut session = session.spawn().map_err(failed)?;
     let end = std::mem::replace(&mut session.guard, std::thread::spawn(|| Ok(())));
     // Dropped, it would unmount once more by path after the end, and so take away what is mounted there by then: the file system
@@ -181,6 +192,9 @@ impl Filesystem for Adaptor {
         for capability in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP] {
             let _ = config.add_capabilities(capability);
         }
+        if config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok() {
+            self.shared.passing.is_offered();
+        }
         if self.crew.is_some() {
             // Of the kernel's own reading ahead.
             let _ = config.set_max_background(REQUESTS);
@@ -220,14 +234,7 @@ impl Filesystem for Adaptor {
 
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.serve(move |it| match it.run(|vfs| vfs.open(inode.0)) {
-            Ok(open) => {
-                let cache = match open.pages {
-                    Pages::Right => FopenFlags::FOPEN_KEEP_CACHE,
-                    Pages::Drop => FopenFlags::empty(),
-                    Pages::None => FopenFlags::FOPEN_DIRECT_IO,
-                };
-                reply.opened(FileHandle(open.handle), cache | FopenFlags::FOPEN_NOFLUSH);
-            }
+            Ok(open) => it.passing.reply(&it.vfs, inode.0, open, reply),
             Err(e) => reply.error(e),
         });
     }
@@ -267,7 +274,7 @@ impl Filesystem for Adaptor {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        inode: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
@@ -275,6 +282,7 @@ impl Filesystem for Adaptor {
         reply: ReplyEmpty,
     ) {
         let _ = self.shared.run(|vfs| {
+            self.shared.passing.release(inode.0);
             vfs.release(handle.0);
             Ok(())
         });

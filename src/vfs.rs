@@ -166,6 +166,8 @@ pub struct Vfs {
     files: file::Handles<file::Open>,
     directories: file::Handles<Arc<directory::Names>>,
     errors: AtomicU64,
+    /// Files that were opened for the kernel to read by itself.
+    passed: AtomicU64,
     reported: Mutex<lru::LruCache<u64, ()>>,
     started: Instant,
 }
@@ -194,6 +196,7 @@ impl Vfs {
             files: file::Handles::default(),
             directories: file::Handles::default(),
             errors: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
             reported: Mutex::new(lru::LruCache::new(REPORTED)),
             started: Instant::now(),
             tree,

@@ -66,7 +66,7 @@ pub fn target(data: &[u8]) {
         };
         assert_eq!(Some((start, end)), expected);
         match chunk::read(&store, &part, &array, None, &budget, &mut Cost::default()) {
-            Ok(read) => assert_eq!(read.bytes.len() as u64, block),
+            Ok(read) => assert_eq!(read.length(), block),
             Err(e) => assert!(!matches!(e.kind(), Kind::Bug | Kind::Changed | Kind::NotFound), "{e}"),
         }
     }

@@ -78,7 +78,7 @@ impl Vfs {
         if array.stored.chain.is_empty() && array.stored.envelope == Envelope::None {
             return Ok(self.part(place)?.length());
         }
-        Ok(self.block(inode, place, Some(meta.version))?.bytes.len() as u64)
+        Ok(self.block(inode, place, Some(meta.version))?.length())
     }
 
     /// Where the bytes of a chunk come from, for a person.

@@ -2,6 +2,7 @@
 
 use super::{Attr, Thing, Vfs};
 use crate::array::{Content, Envelope};
+use crate::cache::Files;
 use crate::error::{Error, Result};
 use crate::store::{Key, ObjectKind};
 use crate::tree::DERIVED;
@@ -30,6 +31,7 @@ impl Vfs {
         let counters = self.cache.counters();
         let (index_bytes, index_count) = self.indexes.usage();
         let requests = self.store().requests();
+        let files = self.cache.files();
         let mut total = [0u64; 3];
         let mut arrays = Map::new();
         for chunks in self.arrays.read().iter() {
@@ -59,6 +61,9 @@ impl Vfs {
             "cache": {
                 "bytes": used, "capacity": capacity, "blocks": blocks, "hits": load(&counters.hits), "misses": load(&counters.misses),
                 "waits": load(&counters.waits), "evictions": load(&counters.evictions),
+            },
+            "passthrough": {
+                "possible": files.is_some_and(Files::works), "opens": load(&self.passed), "held": files.map_or(0, Files::held),
             },
             "read_ahead": { "chunks": load(&self.ahead.fetched) },
             "indexes": { "bytes": index_bytes, "count": index_count },

@@ -1,7 +1,7 @@
 //! Open files: a version pinned at open, and reads from the block cache.
 
 use super::{Chunks, File, Pin, Place, Thing, Vfs};
-use crate::cache::Block;
+use crate::cache::{Block, Hold};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::limits;
@@ -67,12 +67,13 @@ impl Pin {
 }
 
 /// What the kernel is told when a file is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
     /// The handle to read and release with.
     pub handle: u64,
     /// What becomes of the kernel's pages of this inode.
     pub pages: Pages,
+    /// All of its content, in a file that the kernel may read instead of asking.
+    pub content: Option<Hold>,
 }
 
 /// What becomes of the pages that the kernel has of an inode when its file is opened.
@@ -93,6 +94,7 @@ impl Vfs {
     /// What makes its content impossible, where that is known without reading it.
     pub fn open(&self, inode: u64) -> Result<Opened> {
         let mut pages = Pages::Right;
+        let mut content = None;
         let open = match self.thing(inode)? {
             Thing::Document(document) => Open::Bytes(document.content.clone()?),
             Thing::File(file) => match &file.broken {
@@ -111,10 +113,7 @@ impl Vfs {
             Thing::Place(place) if place.is_chunk() => {
                 self.note_open(&place);
                 let (pin, verified) = self.pin(inode, &place)?;
-                if let Err(e) = self.verify(inode, &place, pin.as_ref(), verified) {
-                    self.unpin(inode);
-                    return Err(e);
-                }
+                content = self.verify(inode, &place, pin.as_ref(), verified).inspect_err(|_| self.unpin(inode))?;
                 if !verified {
                     pages = Pages::Drop;
                 }
@@ -126,7 +125,7 @@ impl Vfs {
             }
             _ => return Err(Error::usage("a directory")),
         };
-        Ok(Opened { handle: self.files.add(open), pages })
+        Ok(Opened { handle: self.files.add(open), pages, content })
     }
 
     /// The version that `inode` stands for, and whether its content was decoded once; the present version where nobody opened
@@ -154,25 +153,50 @@ impl Vfs {
     /// an error that comes later, and would hand out what their memory held.
     ///
     /// It is decoded once for each version. After that the kernel may have all of it, so it is enough that the block is still
-    /// in the cache, or that the source still has that version.
-    fn verify(&self, inode: u64, place: &Place, pin: Option<&Version>, verified: bool) -> Result<()> {
-        if !verified {
-            self.block(inode, place, pin.cloned())?;
+    /// in the cache, or that the source still has that version. A block that the kernel can read by itself is decoded for that
+    /// each time it is not in the cache.
+    fn verify(&self, inode: u64, place: &Place, pin: Option<&Version>, verified: bool) -> Result<Option<Hold>> {
+        let files = self.cache.files();
+        let by_kernel = files.zip(place.chunks.array.chunk_bytes()).is_some_and(|(files, bytes)| files.takes(bytes));
+        if !verified || by_kernel {
+            let block = self.block(inode, place, pin.cloned())?;
             if let Some(pin) = self.pins.lock().get_mut(&inode) {
                 pin.verified = true;
             }
-        } else if let Some(pin) = pin
+            return Ok(self.cache.hold(inode, &block));
+        }
+        if let Some(pin) = pin
             && !self.cache.contains(inode, Some(pin))
         {
             self.probe(&place.key()?, pin)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Makes sure that an object can be read at `version`, by reading a byte of it: only that asks the archive behind an entry.
     fn probe(&self, key: &Key, version: &Version) -> Result<()> {
         let range = Range::Part { offset: 0, length: 1 };
         self.store().get(key, range, Some(version), 1, &mut Vec::new()).map_err(vanished).map(drop)
+    }
+
+    /// Large decoded blocks go to files that the kernel can read by itself, from now on.
+    ///
+    /// # Errors
+    /// The system's, where that is not allowed.
+    pub fn use_files(&self) -> std::io::Result<()> {
+        self.cache.use_files()
+    }
+
+    /// No more of them: the kernel does not take them.
+    pub fn stop_files(&self) {
+        if let Some(files) = self.cache.files() {
+            files.stop();
+        }
+    }
+
+    /// Takes note that the kernel reads an open file by itself.
+    pub fn count_passed(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Closes a file.
@@ -190,7 +214,7 @@ impl Vfs {
         let open = self.files.get(handle).ok_or_else(|| Error::usage("not an open file"))?;
         match open {
             Open::Bytes(bytes) => Ok(reply(part(&bytes, offset, length))),
-            Open::Chunk(inode, place, pin) => Ok(reply(part(&self.block(inode, &place, pin)?.bytes, offset, length))),
+            Open::Chunk(inode, place, pin) => self.block(inode, &place, pin)?.part(offset, length.into(), reply),
             Open::File(_, file) if file.meta.seekable => {
                 let mut bytes = Vec::new();
                 let range = Range::Part { offset, length: u64::from(length) };
@@ -204,7 +228,7 @@ impl Vfs {
                 }
                 Ok(reply(&bytes))
             }
-            Open::File(inode, file) => Ok(reply(part(&self.whole(inode, &file)?.bytes, offset, length))),
+            Open::File(inode, file) => self.whole(inode, &file)?.part(offset, length.into(), reply),
         }
     }
 
@@ -233,7 +257,7 @@ impl Vfs {
                     self.indexes.forget(&part.key);
                 }
             })?;
-            counters.decoded.fetch_add(block.bytes.len() as u64, Ordering::Relaxed);
+            counters.decoded.fetch_add(block.length(), Ordering::Relaxed);
             Ok(block)
         });
         if made { &counters.misses } else { &counters.hits }.fetch_add(1, Ordering::Relaxed);
@@ -250,7 +274,7 @@ impl Vfs {
             let mut bytes = Vec::new();
             let pin = Some(&file.meta.version);
             let meta = self.store().get(&file.key, Range::All, pin, limits::WHOLE_FILE, &mut bytes).map_err(vanished)?;
-            Ok(Block { bytes, version: Some(meta.version) })
+            Ok(Block::new(bytes, Some(meta.version)))
         })
     }
 }
