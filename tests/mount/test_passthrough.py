@@ -1,0 +1,126 @@
+"""Large chunks are read by the kernel itself, from files of memory, where the machine lets it. All other tests run that way too;
+these are of what is special about it."""
+
+import errno
+import mmap
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from numcodecs import Zlib
+
+CHUNKS = 6
+SIDE = 512
+BYTES = SIDE * SIDE * 4
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Chunks of 1 MiB, and small ones."""
+    root = zarr.open_group(tmp_path_factory.mktemp("large") / "s.zarr", mode="w", zarr_format=2)
+    values = np.random.default_rng(3).integers(0, 1 << 30, (SIDE * CHUNKS, SIDE), dtype="i4")
+    for name, chunks in (("large", (SIDE, SIDE)), ("small", (64, 64))):
+        array = root.create_array(name, shape=values.shape, chunks=chunks, dtype="i4", compressors=Zlib(level=1))
+        array[:] = values
+    return Path(root.store.root), values
+
+
+@pytest.fixture
+def view(source, mount):
+    view = mount(source[0])
+    if not view.stats()["passthrough"]["possible"]:
+        pytest.skip("this kernel, or this user, cannot pass files through")
+    return view
+
+
+def chunk(values, number):
+    return values[number * SIDE : (number + 1) * SIDE].tobytes()
+
+
+def test_the_kernel_reads_large_chunks_by_itself(source, view):
+    values = source[1]
+    for number in range(CHUNKS):
+        assert (view / f"large/{number}.0").read_bytes() == chunk(values, number)
+    stats = view.stats()
+    assert (stats["passthrough"]["opens"], stats["cache"]["misses"]) == (CHUNKS, CHUNKS)
+    assert stats["passthrough"]["held"] == 0
+    assert np.array_equal(np.fromfile(view / "small/1.2", "i4").reshape(64, 64), values[64:128, 128:192])
+    assert view.stats()["passthrough"]["opens"] == CHUNKS
+    # Again, from the cache.
+    for number in range(CHUNKS):
+        assert np.fromfile(view / f"large/{number}.0", "i4").tobytes() == chunk(values, number)
+    stats = view.stats()
+    assert (stats["passthrough"]["opens"], stats["cache"]["misses"]) == (2 * CHUNKS, CHUNKS + 1)
+
+
+def test_every_way_of_reading(source, view):
+    values = source[1]
+    path = view / "large/2.0"
+    wanted = chunk(values, 2)
+    with open(path, "rb") as first, open(path, "rb") as second:
+        with mmap.mmap(first.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            assert second.read() == wanted
+            assert mapped[4097:70000] == wanted[4097:70000]
+            assert os.pread(first.fileno(), 10, BYTES - 4) == wanted[-4:]
+            assert os.pread(first.fileno(), 10, BYTES) == b""
+            held = view.stats()["passthrough"]["held"]
+    assert held == BYTES
+    direct = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    with os.fdopen(direct, "rb", buffering=0) as file, mmap.mmap(-1, BYTES) as room:
+        assert file.readinto(room) == BYTES and room[:] == wanted
+    done = subprocess.run(["dd", f"if={path}", "bs=1000", "skip=7", "count=3", "status=none"], capture_output=True, check=True)
+    assert done.stdout == wanted[7000:10000]
+    with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
+        open(path, "r+b")
+    assert view.stats()["passthrough"]["held"] == 0
+
+
+def test_what_is_open_stays_whole_when_the_cache_is_full(source, mount):
+    """A cache of three chunks: one may be held, all others are read by requests and dropped."""
+    where, values = source
+    view = mount(where, "--cache-size", str(3 * BYTES))
+    files = [open(view / f"large/{number}.0", "rb", buffering=0) for number in range(CHUNKS)]
+    again = [open(view / f"large/{number}.0", "rb", buffering=0) for number in reversed(range(CHUNKS))]
+    stats = view.stats()
+    assert stats["passthrough"]["held"] <= 3 * BYTES / 2
+    assert stats["cache"]["bytes"] <= 3 * BYTES
+    for _ in range(2):
+        for at in range(0, BYTES, BYTES // 4):
+            for number, file in [*enumerate(files), *zip(reversed(range(CHUNKS)), again)]:
+                assert os.pread(file.fileno(), BYTES // 4, at) == chunk(values, number)[at : at + BYTES // 4]
+    assert view.stats()["cache"]["bytes"] <= 3 * BYTES
+    for file in files + again:
+        file.close()
+    os.stat(view.where)
+    assert view.stats()["passthrough"]["held"] == 0
+
+
+def test_a_reader_keeps_its_bytes_when_the_source_changes(tmp_path, mount):
+    root = zarr.open_group(tmp_path / "s.zarr", mode="w", zarr_format=2)
+    array = root.create_array("a", shape=(SIDE, SIDE), chunks=(SIDE, SIDE), dtype="i4", compressors=Zlib(level=1))
+    array[:] = 7
+    view = mount(tmp_path / "s.zarr")
+    with open(view / "a/0.0", "rb", buffering=0) as file:
+        array[:] = 8
+        assert set(file.read()[::4]) == {7}
+        # The other bytes of the same file: the old ones as well.
+        with open(view / "a/0.0", "rb") as other:
+            assert set(other.read()[::4]) == {7}
+
+
+def test_many_readers_of_few_chunks(source, mount):
+    """Opens and closes that cross, in both modes: a small cache refuses to hold all."""
+    where, values = source
+    view = mount(where, "--cache-size", str(4 * BYTES))
+
+    def read(number):
+        return (view / f"large/{number % CHUNKS}.0").read_bytes() == chunk(values, number % CHUNKS)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(read, range(300)))
+    os.stat(view.where)
+    assert view.stats()["passthrough"]["held"] == 0
