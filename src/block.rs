@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 /// Reverses the bytes of the numbers that `swaps` lists, in each element of `item` bytes. Bytes beyond the last whole element
 /// stay, and so does a run that leads out of the element.
 pub fn swap(bytes: &mut [u8], item: usize, swaps: &[Swap]) {
+    if swaps.is_empty() {
+        return;
+    }
     if let [Swap { offset: 0, width, count }] = *swaps
         && width.checked_mul(count) == Some(item)
     {
