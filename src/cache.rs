@@ -5,10 +5,13 @@
 //! kernel asks for a failed page twice. The newest block is always kept, even when it alone is over the bound; otherwise a
 //! reader of one large chunk would have it decoded for each of its reads.
 
+mod budget;
 mod files;
+mod turns;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::{Range, Version};
+pub use budget::{Budget, Share};
 pub use files::{Files, Hold};
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use turns::Turns;
 
 /// How long a failure answers for the block without a new attempt.
 pub const ERROR_TIME: Duration = Duration::from_secs(1);
@@ -140,6 +144,7 @@ pub struct Cache {
     capacity: u64,
     counters: Counters,
     files: OnceLock<Files>,
+    turns: Arc<Turns>,
 }
 
 /// Ends a flight also when making the block panics, so that nobody waits for ever.
@@ -159,6 +164,7 @@ impl Drop for Landing<'_> {
             Ok(block) => self.cache.insert(&mut state, self.key.0, block.clone()),
             Err(e) => {
                 state.errors.put(self.key.clone(), (Instant::now(), e.clone()));
+                self.cache.turns.leave(self.key.0);
             }
         }
         drop(state);
@@ -180,6 +186,7 @@ impl Cache {
             capacity,
             counters: Counters::default(),
             files: OnceLock::new(),
+            turns: Arc::new(Turns::new(capacity)),
         }
     }
 
@@ -206,7 +213,11 @@ impl Cache {
         let files = self.files.get()?;
         // The lock keeps it from being dropped meanwhile.
         let state = self.state.lock();
-        if state.blocks.peek(&id).is_some_and(|known| Arc::ptr_eq(known, block)) { files.hold(block) } else { None }
+        if state.blocks.peek(&id).is_some_and(|known| Arc::ptr_eq(known, block)) {
+            files.hold(id, block, &self.turns)
+        } else {
+            None
+        }
     }
 
     /// A large block goes to a file of its own, where there are files.
@@ -222,11 +233,20 @@ impl Cache {
         block
     }
 
-    /// The block `id` at `version`: from memory, from whoever is making it, or from `make`.
+    /// The block `id` of `bytes` at `version`, where the number is known: from memory, from whoever is making it, or from `make`.
+    ///
+    /// A large one may wait for its turn: callers that serve others meanwhile ask [`Cache::may_wait`] first.
     ///
     /// # Errors
     /// What `make` returned, now or within the last [`ERROR_TIME`].
-    pub fn get(&self, id: BlockId, version: Option<&Version>, make: impl FnOnce() -> Result<Block>) -> Result<Arc<Block>> {
+    pub fn get(
+        &self,
+        id: BlockId,
+        version: Option<&Version>,
+        bytes: Option<u64>,
+        make: impl FnOnce() -> Result<Block>,
+    ) -> Result<Arc<Block>> {
+        let large = bytes.filter(|bytes| self.turns.is_large(*bytes));
         let key = (id, version.cloned());
         let flight = {
             let mut state = self.state.lock();
@@ -234,6 +254,9 @@ impl Cache {
                 && block.version.as_ref() == version
             {
                 self.counters.hits.fetch_add(1, Ordering::Relaxed);
+                if large.is_some() {
+                    self.turns.touch(id);
+                }
                 return Ok(block.clone());
             }
             if let Some((when, error)) = state.errors.get(&key) {
@@ -249,6 +272,9 @@ impl Cache {
                     state.flights.insert(key.clone(), flight.clone());
                     self.counters.misses.fetch_add(1, Ordering::Relaxed);
                     drop(state);
+                    if let Some(bytes) = large {
+                        self.turns.enter(id, bytes.saturating_add(OVERHEAD));
+                    }
                     let mut landing = Landing { cache: self, key, flight, result: None };
                     let result = make().map(|block| Arc::new(self.settle(block)));
                     landing.result = Some(result.clone());
@@ -272,6 +298,23 @@ impl Cache {
         self.state.lock().blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version)
     }
 
+    /// Whether a block of so many bytes is large and not in memory, so that getting it may take long.
+    pub fn may_wait(&self, id: BlockId, bytes: u64) -> bool {
+        self.turns.is_large(bytes) && !self.state.lock().blocks.contains(&id)
+    }
+
+    /// Whether a block would have to wait for its turn.
+    pub fn is_crowded(&self, id: BlockId, bytes: u64) -> bool {
+        self.turns.is_crowded(id, bytes.saturating_add(OVERHEAD))
+    }
+
+    /// A reader has come to the end of a block.
+    pub fn finish(&self, id: BlockId, block: &Block) {
+        if self.turns.is_large(block.length()) {
+            self.turns.leave(id);
+        }
+    }
+
     fn insert(&self, state: &mut State, id: BlockId, block: Arc<Block>) {
         state.bytes += block.weight();
         if let Some((_, old)) = state.blocks.push(id, block) {
@@ -288,6 +331,7 @@ impl Cache {
                 continue;
             }
             state.bytes -= old.weight();
+            self.turns.leave(oldest);
             self.counters.evictions.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -304,65 +348,6 @@ impl Cache {
     }
 }
 
-/// A number of bytes that those who decode at the same time share. Taken before anything is allocated.
-///
-/// Who wants more than there is waits until nobody else holds any, and then has it all: a large chunk is slow, never refused.
-/// Shares are given in the order of asking, so that small ones cannot keep a large one waiting for ever.
-pub struct Budget {
-    used: Mutex<Used>,
-    freed: Condvar,
-    limit: u64,
-}
-
-#[derive(Default)]
-struct Used {
-    bytes: u64,
-    asked: u64,
-    given: u64,
-}
-
-/// A part of a [`Budget`], given back when dropped.
-pub struct Share<'a> {
-    budget: &'a Budget,
-    bytes: u64,
-}
-
-impl Budget {
-    /// A budget of `limit` bytes.
-    pub fn new(limit: u64) -> Self {
-        Self { used: Mutex::default(), freed: Condvar::new(), limit }
-    }
-
-    /// All that can be taken.
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// Waits for `bytes` and takes them.
-    pub fn take(&self, bytes: u64) -> Share<'_> {
-        let mut used = self.used.lock();
-        let turn = used.asked;
-        used.asked = turn.wrapping_add(1);
-        while used.given != turn || (used.bytes > 0 && used.bytes.saturating_add(bytes) > self.limit) {
-            self.freed.wait(&mut used);
-        }
-        used.bytes = used.bytes.saturating_add(bytes);
-        used.given = turn.wrapping_add(1);
-        drop(used);
-        self.freed.notify_all();
-        Share { budget: self, bytes }
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        let mut used = self.budget.used.lock();
-        used.bytes = used.bytes.saturating_sub(self.bytes);
-        drop(used);
-        self.budget.freed.notify_all();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,13 +360,13 @@ mod tests {
     fn least_recently_used_goes_first_and_the_bound_holds() {
         let cache = Cache::new(3 * (100 + OVERHEAD));
         for id in [1, 2, 3, 1, 4] {
-            cache.get(id, None, || Ok(block(100))).unwrap();
+            cache.get(id, None, None, || Ok(block(100))).unwrap();
         }
         assert!(cache.usage().0 <= 3 * (100 + OVERHEAD));
         let made = AtomicUsize::new(0);
         for id in [1, 3, 4, 2] {
             cache
-                .get(id, None, || {
+                .get(id, None, None, || {
                     made.fetch_add(1, Ordering::Relaxed);
                     Ok(block(100))
                 })
@@ -393,9 +378,9 @@ mod tests {
     #[test]
     fn a_block_over_the_bound_is_kept_alone() {
         let cache = Cache::new(10);
-        cache.get(1, None, || Ok(block(5))).unwrap();
-        cache.get(2, None, || Ok(block(1000))).unwrap();
-        cache.get(2, None, || panic!("kept")).unwrap();
+        cache.get(1, None, None, || Ok(block(5))).unwrap();
+        cache.get(2, None, None, || Ok(block(1000))).unwrap();
+        cache.get(2, None, None, || panic!("kept")).unwrap();
         assert_eq!(cache.usage().2, 1);
     }
 
@@ -406,7 +391,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..64 {
                 scope.spawn(|| {
-                    let block = cache.get(9, None, || {
+                    let block = cache.get(9, None, None, || {
                         made.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(Duration::from_millis(30));
                         Ok(block(64))
@@ -423,62 +408,19 @@ mod tests {
         let cache = Cache::new(1 << 20);
         let version = |s: &str| Some(Version::Tag(s.into()));
         let (old, new) = (version("old"), version("new"));
-        cache.get(1, old.as_ref(), || Ok(Block::new(vec![1], old.clone()))).unwrap();
-        let got = cache.get(1, new.as_ref(), || Ok(Block::new(vec![2], new.clone()))).unwrap();
+        cache.get(1, old.as_ref(), None, || Ok(Block::new(vec![1], old.clone()))).unwrap();
+        let got = cache.get(1, new.as_ref(), None, || Ok(Block::new(vec![2], new.clone()))).unwrap();
         assert_eq!(got.part(0, 9, <[u8]>::to_vec).unwrap(), [2]);
-        assert!(cache.get(1, old.as_ref(), || Err(Error::not_found())).is_err());
+        assert!(cache.get(1, old.as_ref(), None, || Err(Error::not_found())).is_err());
     }
 
     #[test]
     fn an_error_answers_twice_and_a_panic_ends_the_wait() {
         let cache = Cache::new(1 << 20);
-        assert_eq!(cache.get(1, None, || Err(Error::corrupt("x"))).unwrap_err().kind(), Kind::Corrupt);
-        assert_eq!(cache.get(1, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Corrupt);
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get(2, None, || panic!("decoder"))));
+        assert_eq!(cache.get(1, None, None, || Err(Error::corrupt("x"))).unwrap_err().kind(), Kind::Corrupt);
+        assert_eq!(cache.get(1, None, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Corrupt);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get(2, None, None, || panic!("decoder"))));
         assert!(result.is_err());
-        assert_eq!(cache.get(2, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
-    }
-
-    #[test]
-    fn small_shares_do_not_keep_a_large_one_waiting() {
-        let budget = Budget::new(10);
-        let (turns, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
-            // Two that always overlap, so that the budget is never free.
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let mut held = budget.take(1);
-                    while done.load(Ordering::SeqCst) == 0 && turns.fetch_add(1, Ordering::SeqCst) < 500 {
-                        std::thread::sleep(Duration::from_millis(2));
-                        drop(held);
-                        held = budget.take(1);
-                    }
-                });
-            }
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(20));
-                drop(budget.take(100));
-                done.store(1, Ordering::SeqCst);
-            });
-        });
-        assert!(turns.load(Ordering::SeqCst) < 500, "the large share waited until the small ones ended");
-    }
-
-    #[test]
-    fn a_budget_lets_one_large_share_through_alone() {
-        let budget = Budget::new(10);
-        drop(budget.take(100));
-        let a = budget.take(6);
-        let passed = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let _b = budget.take(6);
-                passed.store(1, Ordering::SeqCst);
-            });
-            std::thread::sleep(Duration::from_millis(30));
-            assert_eq!(passed.load(Ordering::SeqCst), 0, "waits while the first share is held");
-            drop(a);
-        });
-        assert_eq!(passed.load(Ordering::SeqCst), 1);
+        assert_eq!(cache.get(2, None, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
     }
 }

@@ -48,8 +48,10 @@ pub struct User {
 
 struct Adaptor {
     shared: Arc<Shared>,
-    /// Who serves the requests that may wait; the threads that take them from the kernel where nothing waits for long.
-    crew: Option<Crew>,
+    /// Who serves the requests that may wait; the others are served by the threads that take them from the kernel.
+    crew: Crew,
+    /// Whether each may wait, for a network.
+    is_distant: bool,
 }
 
 struct Shared {
@@ -100,8 +102,7 @@ pub fn mount(
         Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
     };
     let shared = Arc::new(Shared { vfs: vfs.clone(), ttl, user, size, passing: Passing::default() });
-    let crew = vfs.is_distant().then(|| Crew::new(REQUESTS.into()));
-    let adaptor = Adaptor { shared: shared.clone(), crew };
+    let adaptor = Adaptor { shared: shared.clone(), crew: Crew::new(REQUESTS.into()), is_distant: vfs.is_distant() };
     let session = match device {
         Some(device) => Session::from_fd(adaptor, device, config.acl, config),
         None => Session::new(adaptor, mountpoint, &config),
@@ -132,13 +133,22 @@ fn fs_name(name: &str) -> String {
 impl Adaptor {
     /// Has a request served that may wait for the store.
     fn serve(&self, request: impl FnOnce(&Shared) + Send + 'static) {
-        match &self.crew {
-            Some(crew) => {
-                let shared = self.shared.clone();
-                crew.run(move || request(&shared));
-            }
-            None => request(&self.shared),
+        self.serve_if(self.is_distant, request);
+    }
+
+    /// Has a request served by somebody else if it may wait.
+    fn serve_if(&self, may_wait: bool, request: impl FnOnce(&Shared) + Send + 'static) {
+        if may_wait {
+            let shared = self.shared.clone();
+            self.crew.run(move || request(&shared));
+        } else {
+            request(&self.shared);
         }
+    }
+
+    /// The same for one that takes a block.
+    fn serve_block(&self, inode: INodeNo, request: impl FnOnce(&Shared) + Send + 'static) {
+        self.serve_if(self.is_distant || self.shared.vfs.may_wait(inode.0), request);
     }
 }
 
@@ -195,7 +205,7 @@ impl Filesystem for Adaptor {
         if config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok() {
             self.shared.passing.is_offered();
         }
-        if self.crew.is_some() {
+        if self.is_distant {
             // Of the kernel's own reading ahead.
             let _ = config.set_max_background(REQUESTS);
         }
@@ -233,7 +243,7 @@ impl Filesystem for Adaptor {
     }
 
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.serve(move |it| match it.run(|vfs| vfs.open(inode.0)) {
+        self.serve_block(inode, move |it| match it.run(|vfs| vfs.open(inode.0)) {
             Ok(open) => it.passing.reply(&it.vfs, inode.0, open, reply),
             Err(e) => reply.error(e),
         });
@@ -242,7 +252,7 @@ impl Filesystem for Adaptor {
     fn read(
         &self,
         _: &Request,
-        _: INodeNo,
+        inode: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -250,7 +260,7 @@ impl Filesystem for Adaptor {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.serve(move |it| {
+        self.serve_block(inode, move |it| {
             // The bytes go to the kernel from where they lie, so the reply travels into the call.
             let mut reply = Some(reply);
             let result = it.run(|vfs| {

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-/// Gives large buffers out at page boundaries, and again without asking the system: each chunk is read, decoded and written from some.
+/// Chunks are decoded by threads that come and go, in buffers of megabytes. The system's allocator keeps such a buffer for each thread
+/// that ever had one (half a gigabyte for 40 readers), and puts it where some processors are slow to copy to.
 #[global_allocator]
-static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let cli = chunkmount::cli::Cli::from_arguments(std::env::args_os()).unwrap_or_else(|e| e.exit());

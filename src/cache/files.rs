@@ -4,7 +4,8 @@
 //! still, and would see the bytes of the next block. What is open by the kernel's leave cannot be taken back, so it counts as
 //! held, and only a part of the cache may be.
 
-use super::Block;
+use super::turns::Turns;
+use super::{Block, BlockId};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io;
@@ -63,11 +64,12 @@ impl Files {
     }
 
     /// Keeps a block in the cache, unless too much is held. The caller sees to it that nobody drops it meanwhile.
-    pub(super) fn hold(&self, block: &Arc<Block>) -> Option<Hold> {
+    pub(super) fn hold(&self, id: BlockId, block: &Arc<Block>, turns: &Arc<Turns>) -> Option<Hold> {
         let more = |held: u64| held.checked_add(block.length()).filter(|sum| *sum <= self.most);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         block.holds.fetch_add(1, Ordering::Relaxed);
-        Some(Hold { block: block.clone(), held: self.held.clone() })
+        turns.hold(id, block.weight());
+        Some(Hold { id, block: block.clone(), held: self.held.clone(), turns: turns.clone() })
     }
 
     /// A new file with this content.
@@ -95,8 +97,10 @@ impl Files {
 
 /// A block in a file that the kernel has been given to read, and so is not to be dropped.
 pub struct Hold {
+    id: BlockId,
     block: Arc<Block>,
     held: Arc<AtomicU64>,
+    turns: Arc<Turns>,
 }
 
 impl Hold {
@@ -110,5 +114,6 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.block.holds.fetch_sub(1, Ordering::Relaxed);
         self.held.fetch_sub(self.block.length(), Ordering::Relaxed);
+        self.turns.release(self.id);
     }
 }

@@ -196,7 +196,8 @@ impl Vfs {
         let Some(inode) = place.chunks.places.pack(place.chunks.slot, &place.path) else { return };
         let Ok(part) = self.part(place) else { return };
         let version = part.meta.version.clone();
-        if self.cache.contains(inode, Some(&version)) {
+        let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(inode, bytes));
+        if crowded || self.cache.contains(inode, Some(&version)) {
             return;
         }
         if self.block_of(inode, place, Some(version), Some(part)).is_ok() {

@@ -199,6 +199,17 @@ impl Vfs {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether to open or read `inode` may take long even where the store is near, so that it must not hold up other requests: its
+    /// block is large and not in memory.
+    pub fn may_wait(&self, inode: u64) -> bool {
+        match self.thing(inode) {
+            Ok(Thing::Place(place)) if place.is_chunk() => {
+                place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.may_wait(inode, bytes))
+            }
+            _ => false,
+        }
+    }
+
     /// Closes a file.
     pub fn release(&self, handle: u64) {
         if let Some(Open::Chunk(inode, ..)) = self.files.remove(handle) {
@@ -214,7 +225,14 @@ impl Vfs {
         let open = self.files.get(handle).ok_or_else(|| Error::usage("not an open file"))?;
         match open {
             Open::Bytes(bytes) => Ok(reply(part(&bytes, offset, length))),
-            Open::Chunk(inode, place, pin) => self.block(inode, &place, pin)?.part(offset, length.into(), reply),
+            Open::Chunk(inode, place, pin) => {
+                let block = self.block(inode, &place, pin)?;
+                let result = block.part(offset, length.into(), reply);
+                if offset.saturating_add(length.into()) >= block.length() {
+                    self.cache.finish(inode, &block);
+                }
+                result
+            }
             Open::File(_, file) if file.meta.seekable => {
                 let mut bytes = Vec::new();
                 let range = Range::Part { offset, length: u64::from(length) };
@@ -242,7 +260,7 @@ impl Vfs {
         let chunks: &Chunks = &place.chunks;
         let counters = &chunks.counters;
         let mut made = false;
-        let result = self.cache.get(inode, pin.as_ref(), || {
+        let result = self.cache.get(inode, pin.as_ref(), chunks.array.chunk_bytes(), || {
             made = true;
             if pin.is_none() {
                 return chunk::fill(&chunks.array);
@@ -269,7 +287,7 @@ impl Vfs {
 
     /// The whole content of a file whose ranges cannot be read by themselves.
     fn whole(&self, inode: u64, file: &File) -> Result<Arc<Block>> {
-        self.cache.get(inode, Some(&file.meta.version), || {
+        self.cache.get(inode, Some(&file.meta.version), None, || {
             let _share = self.budget.take(file.meta.size);
             let mut bytes = Vec::new();
             let pin = Some(&file.meta.version);

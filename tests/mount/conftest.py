@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -54,6 +55,33 @@ def mount(room):
         except AssertionError as problem:
             problems.append(str(problem))
     assert not problems, "\n".join(problems)
+
+
+class User:
+    """An ordinary user with a directory of its own and a copy of the program."""
+
+    def __init__(self, home):
+        self.home = home
+        self.prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"HOME={home}"] if os.getuid() == 0 else []
+
+
+@pytest.fixture
+def ordinary_user(room, monkeypatch):
+    """Without privileges a mount goes through fusermount3, and /dev/fuse must be open to all, as distributions have it."""
+    home = room / "home"
+    home.mkdir()
+    program = room / "bin" / "chunkmount"
+    program.parent.mkdir()
+    shutil.copy(binary(), program)
+    monkeypatch.setenv("CHUNKMOUNT_BIN", str(program))
+    mode = None
+    if os.getuid() == 0:
+        os.chown(home, 65534, 65534)
+        mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
+        os.chmod("/dev/fuse", 0o666)
+    yield User(home)
+    if mode is not None:
+        os.chmod("/dev/fuse", mode)
 
 
 def pytest_sessionfinish(session, exitstatus):

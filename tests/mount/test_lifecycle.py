@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import threading
 import time
@@ -288,33 +287,6 @@ class TestExitStatus:
 
     def test_the_foreground_ends_with_the_same_status_and_line(self, room):
         refused(chunkmount(room / "nowhere", room / "mnt", "-f"), NOT_FOUND, "nowhere")
-
-
-class User:
-    """An ordinary user with a directory of its own and a copy of the program."""
-
-    def __init__(self, home):
-        self.home = home
-        self.prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"HOME={home}"] if os.getuid() == 0 else []
-
-
-@pytest.fixture
-def ordinary_user(room, monkeypatch):
-    """Without privileges a mount goes through fusermount3, and /dev/fuse must be open to all, as distributions have it."""
-    home = room / "home"
-    home.mkdir()
-    program = room / "bin" / "chunkmount"
-    program.parent.mkdir()
-    shutil.copy(binary(), program)
-    monkeypatch.setenv("CHUNKMOUNT_BIN", str(program))
-    mode = None
-    if os.getuid() == 0:
-        os.chown(home, 65534, 65534)
-        mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
-        os.chmod("/dev/fuse", 0o666)
-    yield User(home)
-    if mode is not None:
-        os.chmod("/dev/fuse", mode)
 
 
 def test_an_ordinary_user(corpus, room, ordinary_user):

@@ -2,9 +2,11 @@
 these are of what is special about it."""
 
 import errno
+import json
 import mmap
 import os
 import subprocess
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,3 +126,36 @@ def test_many_readers_of_few_chunks(source, mount):
         assert all(pool.map(read, range(300)))
     os.stat(view.where)
     assert view.stats()["passthrough"]["held"] == 0
+
+
+@pytest.mark.parametrize("who", ["root", "ordinary user"])
+def test_more_readers_than_chunks_that_fit(who, mount, room, request):
+    """40 readers of chunks of 16 MiB, a cache of four: each chunk is decoded about once, and memory stays within its bounds."""
+    count, side = 40, 1 << 24
+    prefix = []
+    if who != "root":
+        user = request.getfixturevalue("ordinary_user")
+        prefix, room = user.prefix, user.home
+    root = zarr.open_group(room / "s.zarr", mode="w", zarr_format=2)
+    array = root.create_array("a", shape=(count * side,), chunks=(side,), dtype="u1", compressors=Zlib(level=1))
+    sums = []
+    for number in range(count):
+        values = np.arange(number, number + side, dtype="u4").astype("u1")
+        array[number * side : (number + 1) * side] = values
+        sums.append(zlib.crc32(values))
+    view = mount(room / "s.zarr", "--cache-size", str(4 * side), where=room / "mnt", prefix=prefix)
+    code = "import sys, zlib\nprint(zlib.crc32(open(sys.argv[1], 'rb', buffering=0).readall()))"
+
+    def read(number):
+        command = [*prefix, "/usr/bin/python3", "-c", code, view / f"a/{number}"]
+        return int(subprocess.run(command, capture_output=True, timeout=100, check=True).stdout)
+
+    with ThreadPoolExecutor(count) as pool:
+        assert list(pool.map(read, range(count))) == sums
+    stats = json.loads(subprocess.run([*prefix, "cat", view / ".chunkmount/stats.json"], capture_output=True, check=True).stdout)
+    assert stats["cache"]["misses"] <= 2 * count
+    assert stats["cache"]["bytes"] <= 4 * side
+    if who == "root" and not stats["passthrough"]["possible"]:
+        pytest.skip("this kernel cannot pass files through")
+    assert (stats["passthrough"]["opens"] > 0) == (who == "root")
+    assert view.status("VmHWM") < (4 * side >> 10) + (128 << 10)

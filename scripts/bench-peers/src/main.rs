@@ -66,11 +66,21 @@ fn files(directory: &Path, readers: usize, sum: bool) -> Outcome<()> {
     find(directory, &mut paths)?;
     paths.sort();
     timed(paths.len(), readers, |index, buffer| {
-        buffer.clear();
-        let length = File::open(&paths[index])?.read_to_end(buffer)?;
-        Ok((length as u64, if sum { words(buffer) } else { 0 }))
+        let mut file = File::open(&paths[index])?;
+        let length = file.metadata()?.len() as usize;
+        if buffer.len() < length + PAGE {
+            buffer.resize(length + PAGE, 0);
+        }
+        let start = buffer.as_ptr().align_offset(PAGE);
+        let content = &mut buffer[start..start + length];
+        file.read_exact(content)?;
+        Ok((length as u64, if sum { words(content) } else { 0 }))
     })
 }
+
+/// Buffers begin at pages, as those of `cat` and of zarrs do: some processors copy to a few bytes after the start of a page, where
+/// malloc puts large buffers, at a fifth of their speed, whoever the data is from.
+const PAGE: usize = 4096;
 
 /// The chunk files below a directory: all files but the documents.
 fn find(directory: &Path, paths: &mut Vec<PathBuf>) -> Outcome<()> {
