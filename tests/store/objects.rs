@@ -171,13 +171,20 @@ fn only_who_says_that_the_object_is_absent_is_believed() {
 
 #[test]
 fn a_bucket_that_has_just_answered_is_there() {
-    let server = unlisted(|_| refused(404, NO_KEY));
+    let server = unlisted(|asked| match asked.path.ends_with("page") {
+        true => Answer(404, vec![("content-type", "text/html; charset=utf-8".into())], PAGE.into(), usize::MAX),
+        false => refused(404, NO_KEY),
+    });
     let store = store(bucket(&server.0));
     server.asked();
     for (name, asked) in [("x", &["HEAD", "GET"][..]), ("y", &["HEAD"]), ("y", &[])] {
         assert_eq!(store.head_object(&key(name)).unwrap_err().kind(), Kind::NotFound);
         assert_eq!(server.asked(), asked, "{name}");
     }
+    // But no bucket answers with a page for people.
+    let e = store.head_object(&key("page")).unwrap_err();
+    assert!(e.kind() == Kind::Unavailable && e.reason().contains("web page"), "{e}");
+    assert_eq!(server.asked(), ["HEAD", "GET"]);
 }
 
 #[test]
@@ -265,7 +272,7 @@ fn parts_of_what_has_no_version_are_not_put_together() {
 /// The commands, with these variables alone.
 fn listed(source: &str, arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chunkmount"));
-    command.args(["ls", "--timeout", "0.5"]).args(arguments).arg(source);
+    command.args(["ls", "--timeout", "4"]).args(arguments).arg(source);
     command.env_clear().env("AWS_CONFIG_FILE", "/dev/null").env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
     let output = command.envs(variables.iter().copied()).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
@@ -284,17 +291,24 @@ fn answers_of_endpoints_from_the_environment_are_looked_at() {
         r#"{{"gcs_base_url": "{}", "disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}}"#,
         server.0
     );
-    for (source, variables) in [
+    let cases = [
         ("az://b/a", vec![account, ("AZURE_STORAGE_ENDPOINT", &server.0)]),
         ("az://b/a", vec![account, ("AZURE_ENDPOINT", &server.0)]),
         ("az://b/a", vec![("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", &server.0)]),
         ("gs://b/a", vec![("GOOGLE_BASE_URL", &server.0)]),
         ("gs://b/a", vec![("GOOGLE_SERVICE_ACCOUNT_KEY", &key)]),
         ("s3://b/a", vec![("AWS_ENDPOINT_URL", &server.0)]),
-    ] {
-        let (code, text) = listed(source, &["--no-sign-request"], &variables);
-        assert!(code == Some(7) && text.contains(&server.0) && text.contains("no listing"), "{source} {variables:?}: {text}");
-    }
+    ];
+    // Each of them asks again for some seconds.
+    std::thread::scope(|scope| {
+        for (source, variables) in cases {
+            let url = &server.0;
+            scope.spawn(move || {
+                let (code, text) = listed(source, &["--no-sign-request"], &variables);
+                assert!(code == Some(7) && text.contains(url) && text.contains("no listing"), "{source} {variables:?}: {text}");
+            });
+        }
+    });
 }
 
 #[test]

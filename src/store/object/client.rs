@@ -260,15 +260,16 @@ impl Client {
         match asked {
             Ok(answer) => Ok(answer.meta),
             // An answer to HEAD has no text: what is absent may be the bucket, or something on the way may have answered.
-            Err(_) if fail::is_unclear(&trace, self.bucket.as_deref()) => self.confirm(path),
+            Err(_) if fail::is_unclear(&trace, self.bucket.as_deref()) => self.confirm(path, !fail::is_page(&trace)),
             Err(e) => Err(e),
         }
     }
 
     // What is known of an object that was said to be absent by who did not say whether the bucket is there. The object's first
-    // byte is asked for, unless the bucket answered a short while ago: an answer with a text says what it is that is absent.
-    fn confirm(&self, path: &Path) -> Result<ObjectMeta> {
-        if self.answered.lock().is_some_and(|when| when.elapsed() < ANSWERED) {
+    // byte is asked for, unless the bucket answered a short while ago, which is good enough where `likely`: an answer with a text
+    // says what it is that is absent.
+    fn confirm(&self, path: &Path, likely: bool) -> Result<ObjectMeta> {
+        if likely && self.answered.lock().is_some_and(|when| when.elapsed() < ANSWERED) {
             return Err(Error::not_found());
         }
         let trace = Trace::new(Ask::Get);

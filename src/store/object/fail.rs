@@ -5,7 +5,7 @@
 //! message of the error document: never from a URL, which may hold secrets. `bucket` is what the bucket or container is called,
 //! `None` for a web server.
 
-use super::wire::{Last, Trace, cause};
+use super::wire::{Last, Trace, WEB_PAGE, cause};
 use crate::error::{Error, Kind};
 use object_store::client::{HttpError, HttpErrorKind};
 use std::time::Duration;
@@ -71,6 +71,11 @@ pub fn is_unclear(trace: &Trace, bucket: Option<&str>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the last attempt was refused by a web page, as no store does it.
+pub fn is_page(trace: &Trace) -> bool {
+    matches!(trace.last().1, Last::Refused { code: Some(code), .. } if code == WEB_PAGE)
 }
 
 /// Whether the last attempt was answered with success.

@@ -25,6 +25,9 @@ const ERROR_DOCUMENT: usize = 64 << 10;
 /// Longest page of a listing, in bytes: a thousand names of a thousand bytes, each four times as long when escaped.
 const PAGE: usize = 16 << 20;
 
+/// What stands for the code of an error where something on the way may have made it up.
+pub const WEB_PAGE: &str = "with a web page";
+
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ask {
@@ -181,10 +184,11 @@ impl HttpService for Wire {
             }
         } else {
             // Where there is no text, as in an answer to HEAD, some say the code in a header.
-            let header =
-                ["x-ms-error-code", "x-minio-error-code"].into_iter().find_map(|name| parts.headers.get(name)?.to_str().ok());
+            let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+            let said = header("x-ms-error-code").or_else(|| header("x-minio-error-code"));
+            let page = header("content-type").filter(|kind| kind.starts_with("text/html")).map(|_| WEB_PAGE);
             let (code, message) = reason(&String::from_utf8_lossy(&body));
-            let (code, short) = (code.or(header.map(ToOwned::to_owned)), |text: String| text.chars().take(200).collect());
+            let (code, short) = (code.or(said.or(page).map(Into::into)), |text: String| text.chars().take(200).collect());
             trace.note(Last::Refused { status: status.as_u16(), code: code.map(short), message: message.map(short) });
         }
         Ok(HttpResponse::from_parts(parts, body.into()))
