@@ -98,6 +98,11 @@ impl Error {
         self.kind
     }
 
+    /// Whether it tells of the bytes, so that it is the same whenever they are read; every other error is the store's.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.kind, Kind::Corrupt | Kind::Unsupported | Kind::TooBig)
+    }
+
     /// The reason, without the object.
     pub fn reason(&self) -> &str {
         &self.reason

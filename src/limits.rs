@@ -28,6 +28,10 @@ pub const DTYPE_DEPTH: usize = 16;
 /// Most parts of one shard or blocks of one cube. WEBKNOSSOS writes 32,768; an index of this many takes 256 MiB.
 pub const INDEX: u64 = 1 << 24;
 
+/// Most memory for the listing of one directory of an object store, in bytes: some ten million names, which take a server
+/// ten thousand pages.
+pub const LISTING: usize = 1 << 30;
+
 /// Longest key of a store, in bytes; Linux paths stop at 4096.
 pub const KEY: usize = 4096;
 

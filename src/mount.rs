@@ -81,8 +81,12 @@ pub fn open(source: &OsStr, view: &View) -> Result<Opened> {
 /// # Errors
 /// As [`Vfs::new`].
 pub fn shown(source: &Opened, view: &View, cache_size: u64) -> Result<Vfs> {
+    let only = match view.format {
+        Some(format) => Some(format.into()),
+        None => source.format().map_err(|e| e.within(&source.name))?,
+    };
     let options = tree::Options {
-        only: view.format.map(Into::into).or_else(|| source.format()),
+        only,
         source_axes: view.axes == Axes::Source,
         flavour: view.zarr.map(Into::into),
         nczarr: view.nczarr || source.nczarr(),

@@ -64,10 +64,18 @@ impl Opened {
 
     /// The only format that is looked for, by the mode: netCDF's words for Zarr exclude N5. Which version of Zarr it is, the
     /// content tells.
-    pub fn format(&self) -> Option<Format> {
-        let zarr = ["zarr", "nczarr", "xarray", "noxarray"].iter().any(|word| self.says(word));
-        let newer = || Key::root().join("zarr.json").and_then(|key| self.store.head(&key));
-        (zarr && newer().is_err_and(|e| e.kind() == Kind::NotFound)).then_some(Format::Zarr2)
+    ///
+    /// # Errors
+    /// When the store does not tell whether `zarr.json` is there: either guess could show another array than is meant.
+    pub fn format(&self) -> Result<Option<Format>> {
+        if !["zarr", "nczarr", "xarray", "noxarray"].iter().any(|word| self.says(word)) {
+            return Ok(None);
+        }
+        match Key::root().join("zarr.json").and_then(|key| self.store.head_object(&key)) {
+            Ok(_) => Ok(None),
+            Err(e) if e.kind() == Kind::NotFound => Ok(Some(Format::Zarr2)),
+            Err(e) => Err(e),
+        }
     }
 
     /// Whether the mode asks for NCZarr, and not for pure Zarr, as `zarr` and `xarray` do to netCDF.
@@ -281,9 +289,7 @@ fn holds_one_array(archive: &ZipStore, path: &Path) -> Result<bool> {
             Ok(_) => drop(documents.insert(name, Ok(bytes))),
             Err(e) if e.kind() == Kind::NotFound => {}
             // A damaged document is judged with the others; what the disk does not answer is not known.
-            Err(e) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => {
-                drop(documents.insert(name, Err(e)))
-            }
+            Err(e) if e.is_damage() => drop(documents.insert(name, Err(e))),
             Err(e) => return Err(e),
         }
     }
@@ -341,6 +347,28 @@ mod tests {
         for source in ["gs://b", "az://b", "https://h/p/", "http://h"] {
             assert!(matches!(parse(source.as_bytes()).unwrap().0, Place::Remote(_, true)), "{source}");
         }
+    }
+
+    /// netCDF's words for Zarr leave its version open, and what does not answer does not tell it.
+    #[test]
+    fn a_store_that_does_not_answer_has_no_format() {
+        use crate::store::faulty::{Call, Effect, Faulty};
+        let memory = Arc::new(crate::store::mem::MemStore::default());
+        let newer = Key::root().join("zarr.json").unwrap();
+        let faulty = Arc::new(Faulty::new(memory.clone()));
+        let opened = |mode: &str| Opened {
+            store: faulty.clone(),
+            name: String::new(),
+            path: None,
+            modified: SystemTime::UNIX_EPOCH,
+            mode: vec![mode.to_owned()],
+        };
+        assert_eq!(opened("zarr").format().unwrap(), Some(Format::Zarr2));
+        memory.put(newer.clone(), *b"{}");
+        assert_eq!(opened("zarr").format().unwrap(), None);
+        faulty.always(Call::Head, newer, Effect::Fail(Kind::Unavailable, "no answer".into()));
+        assert_eq!(opened("zarr").format().unwrap_err().kind(), Kind::Unavailable);
+        assert_eq!(opened("file").format().unwrap(), None);
     }
 
     /// What the disk does not answer says nothing of the archive.

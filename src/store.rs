@@ -8,6 +8,7 @@ pub mod faulty;
 pub mod mem;
 pub mod nested;
 pub mod object;
+mod turns;
 pub mod zip;
 
 use crate::error::{Error, Kind, Result};

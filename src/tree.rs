@@ -370,7 +370,7 @@ impl Tree {
         }
         let modified = modified.unwrap_or(entered.meta.modified);
         if self.store.is_distant() {
-            self.told.learn(key, &documents, modified);
+            self.told.learn(key, &documents, modified, self.options.only);
         }
         Ok((documents, modified))
     }

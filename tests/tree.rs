@@ -178,3 +178,31 @@ fn nested_chunks_are_found_though_consolidated_metadata_is_believed() {
         assert_eq!((separator("a"), separator("b")), (json!("/"), json!(".")), "listings: {lists}");
     }
 }
+
+/// What was consolidated may be a part of what is there, or a leftover of the other version.
+#[test]
+fn consolidated_metadata_hides_nothing() {
+    let array: Value = serde_json::from_str(ARRAY).unwrap();
+    let listed = json!({"metadata": {"a/.zattrs": {"x": 1}, "b/.zarray": array}}).to_string();
+    let newer = json!({"zarr_format": 3, "node_type": "group"}).to_string();
+    let open = |objects: &[(&str, &str)], only, name: &str| {
+        let tree = Tree::new(Arc::new(Distant { near: store(objects), lists: true }), Options { only, ..Options::default() });
+        let root = tree.open(&Key::root(), &Below::default()).unwrap();
+        tree.open(&key(name), &root.below).map(|directory| directory.node.unwrap())
+    };
+    let format = |node: Result<Node>| match node {
+        Ok(Node::Array(array)) => Ok(array.format),
+        Ok(_) => panic!("no array"),
+        Err(e) => Err(e.kind()),
+    };
+    let objects = [(".zgroup", GROUP), (".zmetadata", listed.as_str()), ("a/.zarray", ARRAY), ("a/.zattrs", "{}")];
+    assert_eq!(format(open(&objects, None, "a")), Ok(Format::Zarr2));
+    assert_eq!(format(open(&objects, None, "b")), Ok(Format::Zarr2), "believed");
+    // Beside a newer document it is not, unless the older version is asked for.
+    let objects = [("zarr.json", newer.as_str()), (".zgroup", GROUP), (".zmetadata", &listed)];
+    assert_eq!(format(open(&objects, None, "b")), Err(Kind::NotFound));
+    assert_eq!(format(open(&objects, Some(Format::Zarr2), "b")), Ok(Format::Zarr2));
+    // Nor where another format is.
+    let objects = [("attributes.json", "{}"), (".zmetadata", &listed), ("b/attributes.json", N5)];
+    assert_eq!(format(open(&objects, Some(Format::N5), "b")), Ok(Format::N5));
+}

@@ -26,6 +26,10 @@ const METRICS: &[(&str, &str, &str, &str)] = &[
     ("/store/head", "store_head_requests_total", "counter", "Questions to the source after one object."),
     ("/store/list", "store_list_requests_total", "counter", "Questions to the source after names."),
     ("/store/bytes", "store_bytes_total", "counter", "Bytes read from the source."),
+    ("/disk/hits", "disk_cache_hits_total", "counter", "Reads that the folder of --disk-cache answered."),
+    ("/disk/bytes", "disk_cache_read_bytes_total", "counter", "Bytes that it gave."),
+    ("/disk/written", "disk_cache_written_total", "counter", "Reads that were put there."),
+    ("/disk/held", "disk_cache_bytes", "gauge", "Bytes that it holds, about."),
     ("/open/files", "open_files", "gauge", "Files that are open."),
     ("/open/directories", "open_directories", "gauge", "Directories that are open."),
     ("/open/inodes", "inodes", "gauge", "Inodes that take memory."),
@@ -132,6 +136,18 @@ fn page(document: &Value, before: Option<&Value>) -> Vec<String> {
         ("open", format!("{} files, {} directories, {} inodes", n("/open/files"), n("/open/directories"), n("/open/inodes"))),
         ("errors", n("/errors")),
     ];
+    if document.get("disk").is_some_and(Value::is_object) {
+        let text = format!(
+            "{} reads answered with {}{}, {} put there; about {} held",
+            n("/disk/hits"),
+            bytes("/disk/bytes"),
+            rate("/disk/bytes").unwrap_or_default(),
+            n("/disk/written"),
+            bytes("/disk/held")
+        );
+        let at = rows.iter().position(|(name, _)| *name == "open").unwrap_or(rows.len());
+        rows.insert(at, ("disk cache", text));
+    }
     let rows: Vec<Vec<String>> = rows.drain(..).map(|(name, text)| vec![name.to_owned(), text]).collect();
     let mut lines = table(&rows, &[]);
     let arrays = arrays(document);
@@ -184,4 +200,33 @@ fn prometheus(document: &Value) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_disk_cache_is_shown_where_there_is_one() {
+        let with = json!({"disk": {"hits": 3, "bytes": 2048, "written": 5, "held": 8192}, "seconds": 2.0});
+        let without = json!({"disk": null});
+        let line = |document| page(document, None).into_iter().find(|line| line.starts_with("disk cache"));
+        let shown = line(&with).unwrap();
+        assert!(shown.contains("3 reads") && shown.contains("5 put") && shown.contains(&size(8192)), "{shown}");
+        assert_eq!(line(&without), None);
+        let before = json!({"disk": {"bytes": 0}, "seconds": 1.0});
+        assert!(page(&with, Some(&before)).iter().any(|line| line.contains(&format!("{}, {}/s", size(2048), size(2048)))));
+        let text = prometheus(&with);
+        for line in [
+            "chunkmount_disk_cache_hits_total{source=\"\"} 3",
+            "chunkmount_disk_cache_read_bytes_total{source=\"\"} 2048",
+            "chunkmount_disk_cache_written_total{source=\"\"} 5",
+            "chunkmount_disk_cache_bytes{source=\"\"} 8192",
+            "# TYPE chunkmount_disk_cache_bytes gauge",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in {text}");
+        }
+        assert!(!prometheus(&without).contains("disk"));
+    }
 }

@@ -3,8 +3,9 @@
 //! WEBKNOSSOS downloads an annotation as an archive with the voxels in a second one inside. An entry that is stored is read by
 //! ranges, like any archive; a deflated one has to be decoded whole, and is held, up to [`limits::NESTED`] bytes together.
 //! Candidates are named `.zip`; the content decides, and what holds no store stays a file. Archives in archives in archives are
-//! files.
+//! files. The indexes of both kinds count as held.
 
+use super::turns::Turns;
 use super::zip::ZipStore;
 use super::{Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
@@ -21,25 +22,28 @@ pub struct NestedStore {
     outer: Arc<ZipStore>,
     // Whether a name in an archive is that of a part of a store.
     is_mark: fn(&[u8]) -> bool,
+    // Most archives, and most bytes held for them.
+    limits: (usize, u64),
     state: Mutex<State>,
+    // Who opens an archive now, so that others wait for that one alone.
+    opening: Turns<Found>,
 }
+
+/// The archive at a key; `None` for what stays a file.
+type Found = Option<Arc<ZipStore>>;
 
 #[derive(Default)]
 struct State {
-    // `None` for what stays a file.
-    archives: HashMap<Key, Option<Arc<ZipStore>>>,
+    archives: HashMap<Key, Found>,
     held: u64,
+    // Whether it was said that there are too many archives.
+    said: bool,
 }
 
 /// Whether a name is that of an archive.
 fn is_candidate(name: &[u8]) -> bool {
     let suffix = name.len().checked_sub(4).and_then(|at| name.get(at..));
     suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(b".zip"))
-}
-
-/// Whether an error tells of the bytes, and not of the store.
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig)
 }
 
 impl NestedStore {
@@ -49,53 +53,89 @@ impl NestedStore {
         if !outer.holds(is_candidate) {
             return Arc::new(outer);
         }
-        Arc::new(Self { outer: Arc::new(outer), is_mark, state: Mutex::default() })
+        Arc::new(Self::within(Arc::new(outer), is_mark, (ARCHIVES, limits::NESTED)))
+    }
+
+    fn within(outer: Arc<ZipStore>, is_mark: fn(&[u8]) -> bool, limits: (usize, u64)) -> Self {
+        Self { outer, is_mark, limits, state: Mutex::default(), opening: Turns::default() }
     }
 
     /// The archive at `key`, if that is one that is shown as a directory.
-    fn archive(&self, key: &Key) -> Result<Option<Arc<ZipStore>>> {
-        // Held while opening: others who ask for the same archive wait for it.
-        let mut state = self.state.lock();
-        if let Some(known) = state.archives.get(key) {
-            return Ok(known.clone());
+    fn archive(&self, key: &Key) -> Result<Found> {
+        if let Some(known) = self.known(key) {
+            return Ok(known);
         }
-        let meta = match self.outer.head(key) {
-            Ok(meta) if meta.kind == ObjectKind::File => meta,
-            Ok(_) => return Ok(None),
-            // Who opens a damaged entry is told; the names beside it are there all the same.
-            Err(e) if e.kind() == Kind::NotFound || is_damage(&e) => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let found = if state.archives.len() < ARCHIVES { self.open(key, meta, &mut state.held) } else { Ok(None) };
-        let found = match found {
-            Ok(found) => found,
-            // No archive, or a damaged one: the file is there all the same.
-            Err(e) if is_damage(&e) => {
-                log::warn!("{key}: shown as a file: {}", e.reason());
-                None
+        self.opening.take(key, || {
+            // Somebody may have opened it in between.
+            if let Some(known) = self.known(key) {
+                return Ok(known);
             }
-            Err(e) => return Err(e),
-        };
-        state.archives.insert(key.clone(), found.clone());
-        Ok(found)
+            let meta = match self.outer.head(key) {
+                Ok(meta) if meta.kind == ObjectKind::File => meta,
+                Ok(_) => return Ok(None),
+                // Who opens a damaged entry is told; the names beside it are there all the same.
+                Err(e) if e.kind() == Kind::NotFound || e.is_damage() => return Ok(None),
+                Err(e) => return Err(e),
+            };
+            if self.are_many(key) {
+                return Ok(None);
+            }
+            let found = match self.open(key, meta) {
+                Ok(found) => found,
+                // No archive, or a damaged one: the file is there all the same.
+                Err(e) if e.is_damage() => {
+                    log::warn!("{key}: shown as a file: {}", e.reason());
+                    None
+                }
+                Err(e) => return Err(e),
+            };
+            self.state.lock().archives.insert(key.clone(), found.clone());
+            Ok(found)
+        })
     }
 
-    fn open(&self, key: &Key, meta: Meta, held: &mut u64) -> Result<Option<Arc<ZipStore>>> {
-        let archive = if meta.seekable {
-            ZipStore::open_plain(self.outer.clone(), key.clone())?
+    fn known(&self, key: &Key) -> Option<Found> {
+        self.state.lock().archives.get(key).cloned()
+    }
+
+    /// Whether no further archive is opened; said once.
+    fn are_many(&self, key: &Key) -> bool {
+        let mut state = self.state.lock();
+        let many = state.archives.len() >= self.limits.0;
+        if many && !std::mem::replace(&mut state.said, true) {
+            log::warn!("{key}: shown as a file, as all further archives are: {} were looked into", self.limits.0);
+        }
+        many
+    }
+
+    fn open(&self, key: &Key, meta: Meta) -> Result<Found> {
+        let (archive, held) = if meta.seekable {
+            (ZipStore::open_plain(self.outer.clone(), key.clone())?, None)
         } else {
-            let room = limits::NESTED.saturating_sub(*held);
+            let held = self.hold(meta.size)?;
             let mut bytes = Vec::new();
-            self.outer.get(key, Range::All, None, room, &mut bytes)?;
-            let size = meta.size;
+            self.outer.get(key, Range::All, None, meta.size, &mut bytes)?;
             let entry = Entry { bytes, meta: Meta { seekable: true, ..meta }, name: self.outer.locate(key) };
-            let archive = ZipStore::open_plain(Arc::new(entry), Key::root())?;
-            if archive.holds(self.is_mark) {
-                *held = held.saturating_add(size);
-            }
-            archive
+            (ZipStore::open_plain(Arc::new(entry), Key::root())?, Some(held))
         };
-        Ok(archive.holds(self.is_mark).then(|| Arc::new(archive)))
+        if !archive.holds(self.is_mark) {
+            return Ok(None);
+        }
+        let index = self.hold(super::len64(archive.weight()))?;
+        held.into_iter().chain([index]).for_each(Held::keep);
+        Ok(Some(Arc::new(archive)))
+    }
+
+    /// Counts `bytes` as held, until what is returned is dropped without being kept.
+    fn hold(&self, bytes: u64) -> Result<Held<'_>> {
+        let mut state = self.state.lock();
+        let held = state.held.saturating_add(bytes);
+        if held > self.limits.1 {
+            let reason = format!("{bytes} bytes beside {} that are held already; at most {} are", state.held, self.limits.1);
+            return Err(Error::too_big(reason));
+        }
+        state.held = held;
+        Ok(Held { state: &self.state, bytes })
     }
 
     /// The archive that `key` lies in, with the archive's key and the rest of it; `None` for what lies in the outer one alone.
@@ -170,6 +210,25 @@ impl Store for NestedStore {
     }
 }
 
+/// Bytes that are counted as held.
+struct Held<'a> {
+    state: &'a Mutex<State>,
+    bytes: u64,
+}
+
+impl Held<'_> {
+    fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        state.held = state.held.saturating_sub(self.bytes);
+    }
+}
+
 /// The decoded content of one entry: a store that has one object, its root.
 struct Entry {
     bytes: Vec<u8>,
@@ -212,3 +271,6 @@ impl Store for Entry {
         Requests::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

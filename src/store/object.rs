@@ -10,16 +10,17 @@ mod address;
 mod client;
 mod credentials;
 mod disk;
+mod endpoint;
 mod fail;
 mod names;
 mod open;
 mod shelf;
-mod turns;
 mod wire;
 
 pub use address::{Address, Options, Service};
 pub use open::open;
 
+use super::turns::Turns;
 use super::{Entered, Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use client::Client;
@@ -31,12 +32,14 @@ use parking_lot::Mutex;
 use shelf::Shelf;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use turns::Turns;
 
 /// Most answers about single objects that are kept.
 const HEADS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+
+/// How versions of objects end of which the server tells neither an entity tag nor a time.
+const UNTOLD: &str = "bytes of no version";
 
 /// Requests under way at a time when reading ahead: each waits some tens of milliseconds for the network.
 const LANES: usize = 64;
@@ -68,6 +71,8 @@ pub struct Remote {
     asking: Turns<Known>,
     first_pages: Turns<Arc<Shelf>>,
     listings: Turns<Arc<Shelf>>,
+    /// Whether it was said that versions are not told.
+    said: AtomicBool,
 }
 
 struct Shelves {
@@ -79,6 +84,22 @@ impl Shelves {
     fn clear(&mut self) {
         self.kept.clear();
         self.weight = 0;
+    }
+
+    // Keeps a listing for others to answer from, at most `limit` bytes of all together. One that would drive most others out is
+    // not kept.
+    fn keep(&mut self, key: &Key, when: Instant, shelf: &Arc<Shelf>, limit: usize) {
+        if shelf.weight() > limit.checked_div(2).unwrap_or(0) {
+            return;
+        }
+        self.weight = self.weight.saturating_add(shelf.weight());
+        if let Some((_, (_, old))) = self.kept.push(key.clone(), (when, Arc::clone(shelf))) {
+            self.weight = self.weight.saturating_sub(old.weight());
+        }
+        while self.weight > limit {
+            let Some((_, (_, old))) = self.kept.pop_lru() else { break };
+            self.weight = self.weight.saturating_sub(old.weight());
+        }
     }
 }
 
@@ -98,6 +119,7 @@ impl Remote {
             asking: Turns::default(),
             first_pages: Turns::default(),
             listings: Turns::default(),
+            said: AtomicBool::new(false),
         }
     }
 
@@ -153,6 +175,12 @@ impl Remote {
 
     // Keeps an answer about an object.
     fn learn(&self, key: &Key, when: Instant, known: Known) {
+        if known.as_ref().is_some_and(|meta| is_untold(&meta.version)) && !self.said.swap(true, Ordering::Relaxed) {
+            let name = self.locate(key);
+            log::warn!(
+                "{name}: the server tells neither an entity tag nor a time of modification; that it is replaced is not seen"
+            );
+        }
         self.heads.lock().put(key.clone(), (when, known));
     }
 
@@ -245,6 +273,15 @@ impl Remote {
             }
             return Ok(kept);
         }
+        // Two parts of such an object could be of different ones, and nobody would know.
+        if pin.is_some_and(is_untold) && range != Range::All {
+            let size = self.present(key)?.size;
+            let (start, end) = range.within(size);
+            if start < end && (start, end) != (0, size) {
+                let reason = "the server tells neither an entity tag nor a time of modification, without which no parts are read";
+                return Err(Error::unsupported(reason));
+            }
+        }
         let asked = range;
         let range = match range {
             Range::All => None,
@@ -277,6 +314,12 @@ impl Remote {
             Ok(())
         };
         let when = Instant::now();
+        let begin = match range {
+            Some(GetRange::Bounded(ref range)) => range.start,
+            Some(GetRange::Offset(start)) => start,
+            // The last bytes begin after the end of nothing only.
+            Some(GetRange::Suffix(_)) | None => 0,
+        };
         match self.client.read(&path, range, tag, into, &accept) {
             Ok(Some(object)) => {
                 let meta = meta(&object);
@@ -288,7 +331,11 @@ impl Remote {
                 }
                 Ok(meta)
             }
-            // The object ends before the range.
+            // The object ends before the range. If it did not when it was looked at, it is another one now.
+            Ok(None) if self.present(key)?.size > begin => {
+                self.forget(key);
+                Err(changed())
+            }
             Ok(None) => self.nothing(key, pin, into),
             Err(e) => {
                 if e.kind() == Kind::NotFound && file.is_none() {
@@ -423,9 +470,16 @@ fn quoted(tag: &str) -> String {
 fn version(object: &ObjectMeta) -> Version {
     let tag = match &object.e_tag {
         Some(tag) => quoted(tag),
+        // The library's time for none.
+        None if object.last_modified.timestamp_millis() == 0 => format!("{} {UNTOLD}", object.size),
         None => format!("{} bytes of {}", object.size, object.last_modified.timestamp_millis()),
     };
     Version::Tag(tag.into())
+}
+
+// Whether nothing but its size tells an object from another one that takes its place.
+fn is_untold(version: &Version) -> bool {
+    matches!(version, Version::Tag(tag) if tag.ends_with(UNTOLD))
 }
 
 fn meta(object: &ObjectMeta) -> Meta {
@@ -435,5 +489,29 @@ fn meta(object: &ObjectMeta) -> Meta {
         modified: shelf::time(object.last_modified.timestamp_millis()),
         version: version(object),
         seekable: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_that_would_drive_out_the_others_is_not_kept() {
+        let shelf = |names: u32| {
+            let mut shelf = Shelf::default();
+            (0..names).for_each(|i| shelf.file(&format!("{i:0>40}"), 1, 1, "").unwrap());
+            shelf.finish(false);
+            Arc::new(shelf)
+        };
+        let (small, large) = (shelf(100), shelf(1000));
+        let mut shelves = Shelves { kept: LruCache::unbounded(), weight: 0 };
+        let limit = large.weight() * 3 / 2;
+        let key = |name: &str| Key::root().join(name).unwrap();
+        for name in ["a", "b", "large", "b"] {
+            shelves.keep(&key(name), Instant::now(), if name == "large" { &large } else { &small }, limit);
+        }
+        assert!(shelves.kept.contains(&key("a")) && shelves.kept.contains(&key("b")) && !shelves.kept.contains(&key("large")));
+        assert_eq!(shelves.weight, 2 * small.weight());
     }
 }

@@ -171,7 +171,7 @@ impl ZipStore {
     // Exactly `length` bytes of the container from `position`, at the pinned version.
     fn fetch(&self, position: u64, length: u64, into: &mut Vec<u8>) -> Result<()> {
         let range = Range::Part { offset: position, length };
-        self.container.get(&self.key, range, Some(&self.version), length, into)?;
+        self.container.get(&self.key, range, Some(&self.version), length, into).map_err(gone)?;
         self.fetched.fetch_add(len64(into.len()), Ordering::Relaxed);
         if len64(into.len()) != length {
             return Err(Error::new(Kind::Unavailable, format!("{length} bytes were asked for, and {} came", into.len())));
@@ -314,6 +314,14 @@ impl ZipStore {
             }
             Err(e) => Err(Error::corrupt(format!("deflate does not decode: {e}"))),
         }
+    }
+}
+
+// What a pinned read of the container failed with: an archive that was opened and is deleted says nothing of its entries.
+fn gone(e: Error) -> Error {
+    match e.kind() {
+        Kind::NotFound => Error::new(Kind::Changed, "the archive was deleted after it was opened"),
+        _ => e,
     }
 }
 

@@ -143,7 +143,7 @@ impl Tree {
         };
         match found {
             Ok(array) => Ok(array.map(|array| array.shape.len())),
-            Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => Ok(None),
+            Err(e) if e.kind() == Kind::NotFound || e.is_damage() => Ok(None),
             Err(e) => Err(e),
         }
     }

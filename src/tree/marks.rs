@@ -105,9 +105,7 @@ impl Tree {
                 (_, Ok(Node::Group(Group { attributes: Err(_), .. }))) => Err("its attributes cannot be read"),
                 (Ok(name), Ok(Node::Group(Group { attributes: Ok(attributes), .. }))) => inventory.add_group(name, attributes),
                 (Err(_), Ok(_)) => Err("netCDF does not allow the name"),
-                (_, Err(e)) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) => {
-                    Err("it cannot be understood")
-                }
+                (_, Err(e)) if e.is_damage() => Err("it cannot be understood"),
                 (_, Err(e)) => return Err(e.clone()),
             };
             if let Err(reason) = added {

@@ -6,6 +6,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::{Below, Directory, Tree};
+use crate::array::Format;
 use crate::error::{Kind, Result};
 use crate::format::{self, Documents, json};
 use crate::store::{Key, Listing, Meta, ObjectKind, Version};
@@ -15,11 +16,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The documents that say what a directory is.
+const NODES: [&str; 3] = [".zarray", ".zgroup", "zarr.json"];
+
 /// The documents below a directory, by path.
 #[derive(Debug)]
 struct Book {
     documents: BTreeMap<String, Vec<u8>>,
     modified: SystemTime,
+}
+
+impl Book {
+    /// Whether it tells what the directory at `path` is; attributes alone may be a part of what was consolidated.
+    fn is_node(&self, path: &str) -> bool {
+        NODES.iter().any(|name| self.documents.contains_key(&format!("{path}/{name}")))
+    }
 }
 
 /// See the module.
@@ -30,12 +41,18 @@ pub struct Told {
 
 impl Told {
     /// Takes note of the consolidated metadata among the documents of `key`, or that there is none.
-    pub fn learn(&self, key: &Key, documents: &Documents, modified: SystemTime) {
+    ///
+    /// A node of both versions is one of Zarr v3, and then what was consolidated of the other version may be a leftover. Where
+    /// `only` one format is looked for, another's is none of its documents.
+    pub fn learn(&self, key: &Key, documents: &Documents, modified: SystemTime, only: Option<Format>) {
         let read = |name: &str| documents.get(name).and_then(|d| d.as_ref().ok()).and_then(|bytes| json::parse(bytes).ok());
-        let listed = match read(".zmetadata") {
-            Some(consolidated) => listed(&consolidated),
-            None => read("zarr.json").map(|node| inline(&node)).unwrap_or_default(),
+        let listed = match only {
+            Some(Format::N5 | Format::Wkw) => None,
+            Some(Format::Zarr2) => read(".zmetadata").map(|consolidated| listed(&consolidated)),
+            None if !documents.contains_key("zarr.json") => read(".zmetadata").map(|consolidated| listed(&consolidated)),
+            None | Some(Format::Zarr3) => read("zarr.json").map(|node| inline(&node)),
         };
+        let listed = listed.unwrap_or_default();
         let mut books = self.books.write();
         if listed.is_empty() {
             books.remove(key);
@@ -44,22 +61,25 @@ impl Told {
         }
     }
 
-    /// The documents of the directory `key`, and their time; `None` where nothing tells them.
+    /// The documents of the directory `key`, and their time; `None` where nothing tells what it is, and the store has to.
     pub fn documents(&self, key: &Key) -> Option<(Documents, SystemTime)> {
         let (book, path) = self.find(key, false)?;
+        if !book.is_node(&path) {
+            return None;
+        }
         let mut documents = Documents::new();
         for &name in format::DOCUMENTS {
             if let Some(bytes) = book.documents.get(&format!("{path}/{name}")) {
                 documents.insert(name, Ok(bytes.clone()));
             }
         }
-        (!documents.is_empty()).then_some((documents, book.modified))
+        Some((documents, book.modified))
     }
 
     /// That `key` is a directory; `None` where nothing tells it.
     pub fn directory(&self, key: &Key) -> Option<Meta> {
         let (book, path) = self.find(key, false)?;
-        format::DOCUMENTS.iter().any(|name| book.documents.contains_key(&format!("{path}/{name}"))).then(|| Meta {
+        book.is_node(&path).then(|| Meta {
             kind: ObjectKind::Directory,
             size: 0,
             modified: book.modified,
@@ -181,21 +201,49 @@ mod tests {
         let told = Told::default();
         let text =
             br#"{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}, "a/.zarray": {"fill_value": NaN},
-            "a/.zattrs": {}, "g/.zgroup": {}, "g/b/.zarray": {"x": 1e400}, "../.zarray": {}}}"#;
+            "a/.zattrs": {}, "p/.zattrs": {}, "g/.zgroup": {}, "g/b/.zarray": {"x": 1e400}, "../.zarray": {}}}"#;
         let documents = Documents::from([(".zmetadata", Ok(text.to_vec()))]);
-        told.learn(&key("set"), &documents, SystemTime::UNIX_EPOCH);
+        told.learn(&key("set"), &documents, SystemTime::UNIX_EPOCH, None);
         assert!(told.documents(&key("set")).is_none() && told.documents(&key("other/a")).is_none());
         let (documents, _) = told.documents(&key("set/a")).unwrap();
         assert_eq!(documents.keys().copied().collect::<Vec<_>>(), [".zarray", ".zattrs"]);
         assert!(String::from_utf8_lossy(documents[".zarray"].as_ref().unwrap()).contains("NaN"));
+        // Attributes alone do not tell what it is.
+        assert!(told.documents(&key("set/p")).is_none() && told.directory(&key("set/p")).is_none());
         assert!(told.directory(&key("set/g/b")).is_some() && told.directory(&key("set/g/c")).is_none());
         let names = |at| {
             let listing = told.children(&key(at)).unwrap().unwrap();
             listing.iter().map(|(n, _)| String::from_utf8_lossy(n).into_owned()).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!((names("set").as_str(), names("set/g").as_str()), ("a g", "b"));
-        told.learn(&key("set"), &Documents::new(), SystemTime::UNIX_EPOCH);
+        assert_eq!((names("set").as_str(), names("set/g").as_str()), ("a g p", "b"));
+        told.learn(&key("set"), &Documents::new(), SystemTime::UNIX_EPOCH, None);
         assert!(told.documents(&key("set/a")).is_none());
+    }
+
+    #[test]
+    fn the_version_that_counts_tells() {
+        let zarr2 = br#"{"metadata": {"a/.zarray": {}}}"#.to_vec();
+        let zarr3 = br#"{"consolidated_metadata": {"metadata": {"b": {"node_type": "array"}}}}"#.to_vec();
+        let leftover = Documents::from([(".zmetadata", Ok(zarr2.clone())), ("zarr.json", Ok(zarr3))]);
+        let alone = Documents::from([(".zmetadata", Ok(zarr2.clone())), ("zarr.json", Ok(b"{}".to_vec()))]);
+        let unread = Documents::from([(".zmetadata", Ok(zarr2.clone())), ("zarr.json", Err(crate::error::Error::corrupt("x")))]);
+        let older = Documents::from([(".zmetadata", Ok(zarr2))]);
+        for (documents, only, a, b) in [
+            (&leftover, None, false, true),
+            (&leftover, Some(Format::Zarr3), false, true),
+            (&leftover, Some(Format::Zarr2), true, false),
+            (&leftover, Some(Format::N5), false, false),
+            (&leftover, Some(Format::Wkw), false, false),
+            (&alone, None, false, false),
+            (&unread, None, false, false),
+            (&older, None, true, false),
+            (&older, Some(Format::Zarr3), false, false),
+        ] {
+            let told = Told::default();
+            told.learn(&Key::root(), documents, SystemTime::UNIX_EPOCH, only);
+            let is_told = |name| told.documents(&key(name)).is_some();
+            assert_eq!((is_told("a"), is_told("b")), (a, b), "{documents:?} {only:?}");
+        }
     }
 
     #[test]

@@ -56,8 +56,7 @@ impl Vfs {
     /// is opened: who asks only whether it is there (Python's `os.path.exists` is false after any error) must not take it for absent.
     fn damaged(&self, place: &Place, e: &Error) -> Option<Meta> {
         let array = &place.chunks.array;
-        let is_damage = matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig);
-        if !is_damage || matches!(array.stored.placement, Placement::Object) || array.chunk_bytes().is_none() {
+        if !e.is_damage() || matches!(array.stored.placement, Placement::Object) || array.chunk_bytes().is_none() {
             return None;
         }
         self.store().head(&place.key().ok()?).ok().filter(|meta| meta.kind == ObjectKind::File)

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod dirs;
+mod objects;
 mod zips;
 
 use chunkmount::store::dir::{DirOptions, DirStore};

@@ -2,7 +2,7 @@
 
 use crate::conformance::{fixtures, key, kind, names, read, tree};
 use chunkmount::error::{Error, Kind, Result};
-use chunkmount::store::faulty::{Call, Effect, Faulty};
+use chunkmount::store::faulty::{Call, Effect, Fault, Faulty};
 use chunkmount::store::mem::MemStore;
 use chunkmount::store::nested::NestedStore;
 use chunkmount::store::zip::ZipStore;
@@ -310,7 +310,7 @@ fn a_replaced_container_changes_everything() {
     for name in ["a/0", "a/1"] {
         assert_eq!(kind(&store, name), Kind::Changed, "{name}");
     }
-    let faulty = Arc::new(Faulty::new(memory));
+    let faulty = Arc::new(Faulty::new(memory.clone()));
     let container: Arc<dyn Store> = faulty.clone();
     let store = ZipStore::open(container, key("x.zip")).unwrap();
     faulty.always(Call::Get, key("x.zip"), Effect::Fail(Kind::TimedOut, "slow".into()));
@@ -320,6 +320,31 @@ fn a_replaced_container_changes_everything() {
     faulty.always(Call::Get, key("x.zip"), Effect::Short(20));
     assert_eq!(kind(&store, "a/0"), Kind::Unavailable);
     assert_eq!(read(&store, "a/1", Range::Suffix(9)).unwrap_err().kind(), Kind::Unavailable);
+    // A deleted archive says nothing of its entries.
+    faulty.heal();
+    memory.delete(&key("x.zip"));
+    for (name, range) in [("a/0", Range::All), ("a/1", Range::Suffix(9))] {
+        assert_eq!(read(&store, name, range).unwrap_err().kind(), Kind::Changed, "{name}");
+    }
+}
+
+/// Deleted between the first read and the second one.
+#[test]
+fn an_archive_that_is_deleted_while_it_is_opened_is_changed() {
+    let memory = Arc::new(MemStore::new());
+    // The directory is longer than what is read at first.
+    let names: Vec<_> = (0..6000).map(|i| format!("a-rather-long-name-of-an-entry-{i}")).collect();
+    let entries: Vec<_> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+    memory.put(key("x.zip"), written(&entries));
+    let faulty = Faulty::new(memory);
+    faulty.add(Fault {
+        call: Some(Call::Get),
+        key: None,
+        after: 1,
+        times: 1,
+        effect: Effect::Fail(Kind::NotFound, "gone".into()),
+    });
+    assert_eq!(ZipStore::open(Arc::new(faulty), key("x.zip")).err().unwrap().kind(), Kind::Changed);
 }
 
 #[test]

@@ -4,16 +4,18 @@
 //! of an object give it a new one, so that a large object on a slow line is read, and a drip of bytes is not waited for.
 
 use super::credentials::{self, Credentials};
+use super::endpoint::{self, Host};
 use super::wire::{Ask, Connector, Counters, TRACE, Trace};
 use super::{Address, Options, Service, fail};
 use crate::error::{Error, Kind, Result};
 use object_store::aws::AmazonS3Builder;
-use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,6 +35,9 @@ const REREADS: u32 = 2;
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// How long an answer shows that the bucket is there.
+const ANSWERED: Duration = Duration::from_secs(10);
+
 /// Largest object that is read whole because the server does not answer ranges.
 const NO_RANGES: u64 = 64 << 20;
 
@@ -49,6 +54,10 @@ pub struct Client {
     suffixes: bool,
     /// What is asked, for messages.
     pub endpoint: String,
+    /// The bucket or container, as a person says it; `None` for a web server, which has none.
+    bucket: Option<String>,
+    /// When the bucket last answered for what is in it.
+    answered: Mutex<Option<Instant>>,
     /// Whose objects these are, with the endpoint: equal names elsewhere are other objects.
     pub identity: String,
     /// The region that requests are signed for.
@@ -89,6 +98,8 @@ impl Client {
             timeout: options.timeout,
             suffixes: true,
             endpoint: String::new(),
+            bucket: (!matches!(address.service, Service::Web { .. })).then(|| address.name("")),
+            answered: Mutex::new(None),
             identity: String::new(),
             region: None,
             guessed: false,
@@ -123,7 +134,7 @@ impl Client {
                 let built = HttpBuilder::new()
                     .with_url(base)
                     .with_retry(settings.retry.clone())
-                    .with_http_connector(settings.connector(&[]))
+                    .with_http_connector(settings.connector(None))
                     .with_client_options(settings.client);
                 client.objects = Arc::new(built.build().map_err(wrong)?);
                 client.endpoint.clone_from(base);
@@ -152,18 +163,16 @@ impl Client {
             .with_request_payer(options.requester_pays)
             .with_skip_signature(options.unsigned)
             .with_retry(settings.retry.clone())
-            .with_http_connector(settings.connector(&[]))
+            .with_http_connector(settings.connector(None))
             .with_client_options(settings.client);
         match &endpoint {
             Some(endpoint) => {
-                if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-                    return Err(Error::usage(format!("the endpoint {endpoint:?} is no http:// or https:// URL")));
-                }
+                let endpoint = endpoint::check(endpoint)?;
                 // Where the bucket is part of the host's name, certificates and name servers must know each bucket: only on request.
                 let own_host = endpoint.contains("{bucket}");
                 let endpoint = &endpoint.replace("{bucket}", bucket);
                 builder = builder.with_endpoint(endpoint).with_allow_http(true).with_virtual_hosted_style_request(own_host);
-                self.endpoint = redact(endpoint);
+                self.endpoint.clone_from(endpoint);
             }
             None => {
                 let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
@@ -188,39 +197,37 @@ impl Client {
     }
 
     fn google(&mut self, bucket: &str, options: &Options, settings: Settings) -> Result<()> {
-        let hosts: &[&str] = if options.endpoint.is_some() { &[] } else { &["storage.googleapis.com"] };
-        let mut builder = GoogleCloudStorageBuilder::from_env()
-            .with_bucket_name(bucket)
+        let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+        if let Some(endpoint) = &options.endpoint {
+            builder = builder.with_base_url(endpoint);
+        }
+        self.endpoint = endpoint::google(&builder)?;
+        let builder = builder
+            .with_base_url(&self.endpoint)
             .with_skip_signature(options.unsigned)
             .with_retry(settings.retry.clone())
-            .with_http_connector(settings.connector(hosts))
+            .with_http_connector(settings.connector(endpoint::host(&self.endpoint)))
             .with_client_options(settings.client);
-        if let Some(endpoint) = &options.endpoint {
-            builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
-        }
         let store = Arc::new(builder.build().map_err(wrong)?);
-        self.endpoint = redact(options.endpoint.as_deref().unwrap_or("https://storage.googleapis.com"));
         self.pages = Some(store.clone());
         self.objects = store;
         Ok(())
     }
 
     fn azure(&mut self, url: &str, options: &Options, settings: Settings) -> Result<()> {
-        let hosts: &[&str] = if options.endpoint.is_some() { &[] } else { &[".blob.", ".dfs.", "127.0.0.1", "localhost"] };
-        let mut builder = MicrosoftAzureBuilder::from_env()
-            .with_url(url)
-            .with_retry(settings.retry.clone())
-            .with_http_connector(settings.connector(hosts))
-            .with_client_options(settings.client);
+        let mut builder = MicrosoftAzureBuilder::from_env().with_url(url);
         if options.unsigned {
             builder = builder.with_skip_signature(true);
         }
         if let Some(endpoint) = &options.endpoint {
-            builder = builder.with_endpoint(endpoint.clone()).with_allow_http(true);
+            builder = builder.with_endpoint(endpoint.clone());
         }
-        self.identity = builder.get_config_value(&AzureConfigKey::AccountName).unwrap_or_default();
+        (self.endpoint, self.identity) = endpoint::azure(&builder, url, options)?;
+        let builder = builder
+            .with_retry(settings.retry.clone())
+            .with_http_connector(settings.connector(endpoint::host(&self.endpoint)))
+            .with_client_options(settings.client);
         let store = Arc::new(builder.build().map_err(wrong)?);
-        self.endpoint = redact(options.endpoint.as_deref().unwrap_or(url));
         self.suffixes = false;
         self.pages = Some(store.clone());
         self.objects = store;
@@ -246,11 +253,39 @@ impl Client {
     /// See [`fail::sort`].
     pub fn head(&self, path: &Path) -> Result<ObjectMeta> {
         let trace = Trace::new(Ask::Head);
-        self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
+        let asked = self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
             let options = GetOptions { head: true, ..GetOptions::default() };
-            let deadline = self.deadline();
-            Ok(self.until(deadline, &trace, self.objects.get_opts(path, options)).await?.meta)
-        }))
+            self.until(self.deadline(), &trace, self.objects.get_opts(path, options)).await
+        }));
+        match asked {
+            Ok(answer) => Ok(answer.meta),
+            // An answer to HEAD has no text: what is absent may be the bucket, or something on the way may have answered.
+            Err(_) if fail::is_unclear(&trace, self.bucket.as_deref()) => self.confirm(path, !fail::is_page(&trace)),
+            Err(e) => Err(e),
+        }
+    }
+
+    // What is known of an object that was said to be absent by who did not say whether the bucket is there. The object's first
+    // byte is asked for, unless the bucket answered a short while ago, which is good enough where `likely`: an answer with a text
+    // says what it is that is absent.
+    fn confirm(&self, path: &Path, likely: bool) -> Result<ObjectMeta> {
+        if likely && self.answered.lock().is_some_and(|when| when.elapsed() < ANSWERED) {
+            return Err(Error::not_found());
+        }
+        let trace = Trace::new(Ask::Get);
+        let asked = self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
+            let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+            self.until(self.deadline(), &trace, self.objects.get_opts(path, options)).await
+        }));
+        asked.map(|answer| answer.meta).inspect_err(|e| {
+            if e.kind() == Kind::NotFound {
+                self.note_answer();
+            }
+        })
+    }
+
+    fn note_answer(&self) {
+        *self.answered.lock() = Some(Instant::now());
     }
 
     /// One page of the names below `prefix`, which ends in a slash or is empty.
@@ -272,9 +307,13 @@ impl Client {
             let page = self.until(self.deadline(), &trace, pages.list_paginated(prefix, options)).await;
             // A listing that is not there is that of a bucket, which was there.
             let page = page.map_err(|e| match e.kind() {
-                Kind::NotFound => Error::new(Kind::Unavailable, "the server answered that the bucket is not there"),
+                Kind::NotFound => {
+                    let bucket = self.bucket.as_deref().unwrap_or_default();
+                    Error::new(Kind::Unavailable, format!("the server answered that {bucket} is not there"))
+                }
                 _ => e,
             })?;
+            self.note_answer();
             let next = page.page_token.filter(|token| !token.is_empty());
             Ok(Page { objects: page.result.objects, directories: page.result.common_prefixes, next })
         }))
@@ -306,15 +345,17 @@ impl Client {
                         log::debug!("{path}: {}; asked again", e.reason());
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
-                    Err(_) if fail::status(&trace) == Some(416) => return Ok(None),
                     Err((e, _)) => return Err(e),
-                    Ok(meta) => return Ok(Some(meta)),
+                    Ok(meta) => {
+                        self.note_answer();
+                        return Ok(meta);
+                    }
                 }
             }
         }))
     }
 
-    // One read; an error says whether asking again may help.
+    // One read; an error says whether asking again may help. `None` where the range begins after the end.
     #[expect(clippy::too_many_arguments, reason = "a part of `read`, with its state")]
     async fn read_once(
         &self,
@@ -325,7 +366,7 @@ impl Client {
         accept: &dyn Fn(&ObjectMeta, u64) -> Result<()>,
         trace: &Trace,
         mut deadline: Instant,
-    ) -> std::result::Result<ObjectMeta, (Error, bool)> {
+    ) -> std::result::Result<Option<ObjectMeta>, (Error, bool)> {
         use futures_util::StreamExt;
         let options = |range| GetOptions { if_match: tag.map(ToOwned::to_owned), range, ..GetOptions::default() };
         let asked = self.until(deadline, trace, self.objects.get_opts(path, options(range.cloned()))).await;
@@ -346,6 +387,8 @@ impl Client {
                     None => return Err((e, false)),
                 }
             }
+            // Only before any byte has come: what was there once is no empty range when it is asked for again.
+            Err(_) if range.is_some() && fail::status(trace) == Some(416) => return Ok(None),
             Err(e) => return Err((e, false)),
         };
         let meta = result.meta.clone();
@@ -356,7 +399,7 @@ impl Client {
         crate::store::reserve(into, size).map_err(|e| (e, false))?;
         let mut stream = result.into_stream();
         let mut window = 0_u64;
-        while let Some(piece) = timeout_at(deadline, stream.next()).await.map_err(|_| (fail::late(trace, self.timeout), false))? {
+        while let Some(piece) = timeout_at(deadline, stream.next()).await.map_err(|_| (self.late(trace), false))? {
             let piece = piece.map_err(|e| (fail::broke_off(&e), true))?;
             let length = crate::store::len64(piece.len());
             self.counters.bytes.fetch_add(length, Ordering::Relaxed);
@@ -381,7 +424,7 @@ impl Client {
             into.truncate(end);
             into.drain(..start.min(end));
         }
-        Ok(meta)
+        Ok(Some(meta))
     }
 
     /// Whether a range of the last bytes can be asked for.
@@ -403,10 +446,14 @@ impl Client {
                 {
                     credentials.forget().await;
                 }
-                Err(fail::sort(&e, trace))
+                Err(fail::sort(&e, trace, self.bucket.as_deref()))
             }
-            Err(_) => Err(fail::late(trace, self.timeout)),
+            Err(_) => Err(self.late(trace)),
         }
+    }
+
+    fn late(&self, trace: &Trace) -> Error {
+        fail::late(trace, self.timeout, self.bucket.as_deref())
     }
 }
 
@@ -417,24 +464,12 @@ struct Settings {
 }
 
 impl Settings {
-    fn connector(&self, hosts: &'static [&'static str]) -> Connector {
-        Connector { counters: Arc::clone(&self.counters), hosts }
+    fn connector(&self, host: Option<Host>) -> Connector {
+        Connector { counters: Arc::clone(&self.counters), host }
     }
 }
 
 // A builder refuses what it was given before anything is asked.
 fn wrong(e: object_store::Error) -> Error {
     Error::usage(super::wire::cause(&e))
-}
-
-/// A URL without what may be secret in it.
-fn redact(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-            format!("{scheme}://{}{path}", host.rsplit('@').next().unwrap_or_default())
-        }
-        None => url.to_owned(),
-    }
 }

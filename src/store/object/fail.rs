@@ -1,18 +1,26 @@
 //! Failures of an object store, sorted by what the server said.
 //!
-//! Absent is only what a server answered with 404 for one object, and not for a bucket. Messages are made from status, code
-//! and message of the error document: never from a URL or a header, which may hold secrets.
+//! Absent is only what a server says is absent: by its code for one object, and not for a bucket or with a page that something
+//! on the way made up. A plain web server has no codes, and its 404 is all there is. Messages are made from status, code and
+//! message of the error document: never from a URL, which may hold secrets. `bucket` is what the bucket or container is called,
+//! `None` for a web server.
 
-use super::wire::{Last, Trace, cause};
+use super::wire::{Last, Trace, WEB_PAGE, cause};
 use crate::error::{Error, Kind};
 use object_store::client::{HttpError, HttpErrorKind};
 use std::time::Duration;
 
+/// What S3, Google and Azure say of an object that is not there.
+const NO_OBJECT: [&str; 3] = ["NoSuchKey", "BlobNotFound", "PathNotFound"];
+
+/// What they say of a bucket or container that is not there.
+const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"];
+
 /// Sorts the failure of a request that ended.
-pub fn sort(e: &object_store::Error, trace: &Trace) -> Error {
+pub fn sort(e: &object_store::Error, trace: &Trace, bucket: Option<&str>) -> Error {
     let (attempts, last) = trace.last();
     match last {
-        Last::Refused { status, code, message } => refused(status, code.as_deref(), message.as_deref(), attempts),
+        Last::Refused { status, code, message } => refused(status, code.as_deref(), message.as_deref(), attempts, bucket),
         Last::Broken { late: true, .. } => Error::new(Kind::TimedOut, format!("no answer{}", tries(attempts))),
         Last::Broken { reason, .. } => unavailable(&reason, attempts),
         Last::Odd(reason) => unavailable(&format!("the server gave {reason}"), attempts),
@@ -27,11 +35,11 @@ pub fn sort(e: &object_store::Error, trace: &Trace) -> Error {
 }
 
 /// What is said when the deadline is over.
-pub fn late(trace: &Trace, deadline: Duration) -> Error {
+pub fn late(trace: &Trace, deadline: Duration, bucket: Option<&str>) -> Error {
     let (attempts, last) = trace.last();
     match last {
         // It was about to be asked again.
-        Last::Refused { status, code, message } => refused(status, code.as_deref(), message.as_deref(), attempts),
+        Last::Refused { status, code, message } => refused(status, code.as_deref(), message.as_deref(), attempts, bucket),
         Last::Broken { late: false, reason } => unavailable(&reason, attempts),
         Last::Odd(reason) => unavailable(&format!("the server gave {reason}"), attempts),
         Last::Nothing => Error::new(Kind::TimedOut, format!("no credentials within {} s", deadline.as_secs_f32())),
@@ -52,6 +60,22 @@ pub fn is_expired(trace: &Trace) -> bool {
         Last::Refused { status: 400, code: None, .. } => true,
         _ => false,
     }
+}
+
+/// Whether the server said that something is absent, and not what: the object, or the bucket.
+pub fn is_unclear(trace: &Trace, bucket: Option<&str>) -> bool {
+    match trace.last().1 {
+        Last::Refused { status: 404, code, .. } => {
+            let code = code.as_deref().unwrap_or_default();
+            bucket.is_some() && !NO_OBJECT.contains(&code) && !NO_BUCKET.contains(&code)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the last attempt was refused by a web page, as no store does it.
+pub fn is_page(trace: &Trace) -> bool {
+    matches!(trace.last().1, Last::Refused { code: Some(code), .. } if code == WEB_PAGE)
 }
 
 /// Whether the last attempt was answered with success.
@@ -79,16 +103,25 @@ pub fn status(trace: &Trace) -> Option<u16> {
     }
 }
 
-fn refused(status: u16, code: Option<&str>, message: Option<&str>, attempts: u32) -> Error {
+fn refused(status: u16, code: Option<&str>, message: Option<&str>, attempts: u32, bucket: Option<&str>) -> Error {
     let said = match (code, message) {
         (Some(code), Some(message)) => format!("{status} {code}: {message}"),
         (Some(code), None) => format!("{status} {code}"),
         _ => format!("status {status}"),
     };
     match (status, code) {
-        (404, Some("NoSuchBucket" | "ContainerNotFound")) => Error::new(Kind::Unavailable, format!("the server answered {said}")),
+        (404 | 410, _) if bucket.is_none() => Error::not_found(),
+        (404, Some(code)) if NO_OBJECT.contains(&code) => Error::not_found(),
+        (404, Some(code)) if NO_BUCKET.contains(&code) => {
+            let reason = format!("{} is not there: the server answered {said}", bucket.unwrap_or_default());
+            Error::new(Kind::Unavailable, reason)
+        }
+        (404, _) => {
+            let bucket = bucket.unwrap_or_default();
+            Error::new(Kind::Unavailable, format!("the server answered {said}, and not what is absent: the object, or {bucket}"))
+        }
         // A name longer than names can be is not there.
-        (404, _) | (400, Some("KeyTooLongError")) => Error::not_found(),
+        (400, Some("KeyTooLongError")) => Error::not_found(),
         (401 | 403, _) => Error::new(Kind::Denied, format!("the server answered {said}")),
         (400, Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")) => {
             Error::new(Kind::Denied, format!("the server answered {said}"))

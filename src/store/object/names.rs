@@ -5,6 +5,7 @@ use super::client::Page;
 use super::shelf::Shelf;
 use super::{Remote, quoted};
 use crate::error::{Error, Kind, Result};
+use crate::limits;
 use crate::store::Key;
 use object_store::path::Path;
 use std::collections::HashSet;
@@ -27,15 +28,7 @@ impl Remote {
 
     pub(super) fn keep(&self, key: &Key, when: Instant, shelf: Shelf) -> Arc<Shelf> {
         let shelf = Arc::new(shelf);
-        let mut shelves = self.shelves.lock();
-        shelves.weight = shelves.weight.saturating_add(shelf.weight());
-        if let Some((_, (_, old))) = shelves.kept.push(key.clone(), (when, Arc::clone(&shelf))) {
-            shelves.weight = shelves.weight.saturating_sub(old.weight());
-        }
-        while shelves.weight > SHELVES {
-            let Some((_, (_, old))) = shelves.kept.pop_lru() else { break };
-            shelves.weight = shelves.weight.saturating_sub(old.weight());
-        }
+        self.shelves.lock().keep(key, when, &shelf, SHELVES);
         shelf
     }
 
@@ -90,6 +83,7 @@ impl Remote {
             if !tokens.insert(token.clone()) {
                 return Err(Error::new(Kind::Unavailable, "the server gave the same page of the listing again"));
             }
+            shelf.check_weight(limits::LISTING)?;
             next = self.page(key, Some(token), &mut shelf)?;
             idle = if shelf.len() == length { idle.saturating_add(1) } else { 0 };
             if idle > IDLE_PAGES {

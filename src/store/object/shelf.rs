@@ -30,7 +30,8 @@ struct Row {
 pub struct Shelf {
     text: Vec<u8>,
     rows: Vec<Row>,
-    // Everything up to this name is here; `None` for the whole directory.
+    // Everything before this name is here, in the order of keys and in that of names without a slash, in which some servers put
+    // directories; `None` for the whole directory.
     bound: Option<Vec<u8>>,
     /// Whether the directory has an object of its own, which marks it where it is empty.
     pub marked: bool,
@@ -87,7 +88,7 @@ impl Shelf {
             if self.rows.len() < ORDERED || !in_order(&self.rows, false) || !in_order(&self.rows, true) {
                 return Vec::new();
             }
-            self.rows.iter().map(|r| place(self.name(r), r.directory)).max().unwrap_or_default()
+            self.rows.iter().map(|r| self.name(r)).max().unwrap_or_default().to_vec()
         });
         let text = std::mem::take(&mut self.text);
         let name = |r: &Row| slice(&text, r.start, usize::from(r.name));
@@ -121,7 +122,7 @@ impl Shelf {
                 .ok()
                 .and_then(|i| self.rows.get(i))
         };
-        let covered = |directory| self.bound.as_ref().is_none_or(|bound| place(name, directory) <= *bound);
+        let covered = |directory| self.bound.as_ref().is_none_or(|bound| place(name, directory) < *bound);
         let file = match at(false) {
             // Without a version it must be asked for.
             Some(row) if row.version == 0 => None,
@@ -157,6 +158,18 @@ impl Shelf {
     /// Bytes of memory held.
     pub fn weight(&self) -> usize {
         self.text.capacity().saturating_add(self.rows.capacity().saturating_mul(size_of::<Row>())).saturating_add(256)
+    }
+
+    /// That the names so far take at most `limit` bytes of memory.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::TooBig`].
+    pub fn check_weight(&self, limit: usize) -> Result<()> {
+        if self.weight() > limit {
+            let reason = format!("a directory of more than {} names, which take more than {limit} bytes", self.len());
+            return Err(Error::too_big(reason));
+        }
+        Ok(())
     }
 
     fn name(&self, row: &Row) -> &[u8] {
@@ -236,11 +249,22 @@ mod tests {
         let shelf = shelf(&names, true);
         assert!(!shelf.is_whole());
         assert!(shelf.find(b"a0000").file.unwrap().is_none(), "positively absent");
-        // Before "b/" in the order of keys.
-        assert!(shelf.find(b"b").file.unwrap().is_none() && shelf.find(b"b").directory == Some(true));
-        assert!(shelf.find(b"b-").file.unwrap().is_none() && shelf.find(b"b-").directory == Some(false));
-        // After it.
+        assert!(shelf.find(b"a0").file.unwrap().is_none() && shelf.find(b"a0").directory == Some(false));
+        // Before "b/" in the order of keys, and after "b" where directories are sorted without their slash.
+        assert!(shelf.find(b"b").file.is_none() && shelf.find(b"b").directory == Some(true));
+        assert!(shelf.find(b"b-").file.is_none() && shelf.find(b"b-").directory.is_none());
+        // After both.
         assert!(shelf.find(b"b0").file.is_none() && shelf.find(b"c").directory.is_none());
+    }
+
+    #[test]
+    fn a_listing_without_end_is_refused() {
+        let mut shelf = Shelf::default();
+        for i in 0..1000 {
+            assert!(shelf.check_weight(1 << 16).is_ok() || i > 900);
+            shelf.file(&format!("{i:0>12}"), 3, 5000, "\"t\"").unwrap();
+        }
+        assert_eq!(shelf.check_weight(1 << 14).unwrap_err().kind(), crate::error::Kind::TooBig);
     }
 
     #[test]

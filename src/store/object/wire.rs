@@ -4,6 +4,7 @@
 //! more pages but does not say how to get them; both are caught here. What the last answer was is noted for the one who waits,
 //! so that errors are sorted by what the server said and not by a message.
 
+use super::endpoint::{Host, host};
 use bytes::Bytes;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -23,6 +24,9 @@ const ERROR_DOCUMENT: usize = 64 << 10;
 
 /// Longest page of a listing, in bytes: a thousand names of a thousand bytes, each four times as long when escaped.
 const PAGE: usize = 16 << 20;
+
+/// What stands for the code of an error where something on the way may have made it up.
+pub const WEB_PAGE: &str = "with a web page";
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,8 +113,8 @@ impl Trace {
 pub struct Connector {
     /// Where requests are counted.
     pub counters: Arc<Counters>,
-    /// Parts of the names of the hosts that hold objects; requests to others are for credentials. None for any host.
-    pub hosts: &'static [&'static str],
+    /// The host that has the objects; requests to others are for credentials. `None` where those go other ways.
+    pub host: Option<Host>,
 }
 
 impl HttpConnector for Connector {
@@ -179,9 +183,13 @@ impl HttpService for Wire {
                 return Err(odd(&trace, reason.to_owned()));
             }
         } else {
-            let text = String::from_utf8_lossy(&body);
-            let part = |name| element(&text, name).map(|text| text.chars().take(200).collect::<String>());
-            trace.note(Last::Refused { status: status.as_u16(), code: part("Code"), message: part("Message") });
+            // Where there is no text, as in an answer to HEAD, some say the code in a header.
+            let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+            let said = header("x-ms-error-code").or_else(|| header("x-minio-error-code"));
+            let page = header("content-type").filter(|kind| kind.starts_with("text/html")).map(|_| WEB_PAGE);
+            let (code, message) = reason(&String::from_utf8_lossy(&body));
+            let (code, short) = (code.or(said.or(page).map(Into::into)), |text: String| text.chars().take(200).collect());
+            trace.note(Last::Refused { status: status.as_u16(), code: code.map(short), message: message.map(short) });
         }
         Ok(HttpResponse::from_parts(parts, body.into()))
     }
@@ -189,8 +197,7 @@ impl HttpService for Wire {
 
 impl Wire {
     fn is_for_objects(&self, request: &HttpRequest) -> bool {
-        let host = request.uri().host().unwrap_or_default();
-        let own = self.connector.hosts.is_empty() || self.connector.hosts.iter().any(|part| host.contains(part));
+        let own = self.connector.host.as_ref().is_none_or(|own| host(&request.uri().to_string()).as_ref() == Some(own));
         own && matches!(request.method().as_str(), "GET" | "HEAD")
     }
 
@@ -262,6 +269,22 @@ fn check_page(body: &[u8]) -> std::result::Result<(), &'static str> {
     Ok(())
 }
 
+/// Code and message of an error document, in XML or in Google's JSON, whose codes do not tell objects from buckets.
+fn reason(text: &str) -> (Option<String>, Option<String>) {
+    let part = |name| element(text, name).map(ToOwned::to_owned);
+    let Ok(json) = serde_json::from_str::<serde_json::Value>(text) else { return (part("Code"), part("Message")) };
+    let part = |pointer| json.pointer(pointer).and_then(|value| value.as_str()).map(ToOwned::to_owned);
+    let message = part("/error/message").or_else(|| part("/message"));
+    let code = match (part("/error/errors/0/reason"), message.as_deref()) {
+        (Some(reason), Some(message)) if reason == "notFound" && message.starts_with("No such object") => {
+            Some("NoSuchKey".into())
+        }
+        (Some(reason), Some(message)) if reason == "notFound" && message.contains("bucket") => Some("NoSuchBucket".into()),
+        (reason, _) => reason.or_else(|| part("/code")),
+    };
+    (code, message)
+}
+
 /// The text of the first element called `name`.
 fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, after) = text.split_once(&format!("<{name}>"))?;
@@ -300,5 +323,15 @@ mod tests {
         let text = "<?xml?><Error><Code>NoSuchKey</Code><Message>gone</Message></Error>";
         assert_eq!((element(text, "Code"), element(text, "Message")), (Some("NoSuchKey"), Some("gone")));
         assert_eq!(element(text, "Key"), None);
+        let code = |text: &str| reason(text).0.unwrap_or_default();
+        assert_eq!(reason(text), (Some("NoSuchKey".into()), Some("gone".into())));
+        let google = |message: &str| {
+            let text = serde_json::json!({"error": {"code": 404, "message": message, "errors": [{"reason": "notFound"}]}});
+            code(&text.to_string())
+        };
+        assert_eq!(google("No such object: b/k"), "NoSuchKey");
+        assert_eq!(google("The specified bucket does not exist."), "NoSuchBucket");
+        assert_eq!(google("Not Found"), "notFound");
+        assert_eq!(code("<html><body>404</body></html>") + &code("") + &code("null"), "");
     }
 }

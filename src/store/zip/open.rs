@@ -90,7 +90,8 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn fetch(&mut self, offset: u64, length: u64, into: &mut Vec<u8>) -> Result<()> {
-        self.container.get(self.key, Range::Part { offset, length }, Some(&self.meta.version), length, into)?;
+        let range = Range::Part { offset, length };
+        self.container.get(self.key, range, Some(&self.meta.version), length, into).map_err(super::gone)?;
         self.fetched = self.fetched.saturating_add(len64(into.len()));
         if len64(into.len()) != length {
             return Err(Error::corrupt("the container gave another number of bytes than asked for"));
