@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+pub use crate::cache::Hold;
 pub use about::About;
 pub use control::DIRECTORY as CONTROL_DIRECTORY;
 pub use file::{Opened, Pages};

@@ -3,8 +3,7 @@
 //! The kernel wants each inode in one mode for as long as it is open anywhere, and with one backing file: another `open` would fail
 //! with `EIO`. So the mode is that of the first open, and lasts until the last is released.
 
-use crate::cache::Hold;
-use crate::vfs::{Opened, Pages, Vfs};
+use crate::vfs::{Hold, Opened, Pages, Vfs};
 use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
 use std::collections::HashMap;
