@@ -4,7 +4,7 @@ pub mod commands;
 pub mod object;
 pub mod options;
 
-use crate::array::Format;
+use crate::array::{Format, Formats};
 use crate::view::Flavour;
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 pub use commands::Command;
@@ -261,7 +261,7 @@ pub enum Axes {
 pub enum FormatName {
     /// Zarr version 2.
     Zarr2,
-    /// NCZarr, a dialect of Zarr version 2.
+    /// NCZarr, a dialect of both versions of Zarr.
     Nczarr,
     /// Zarr version 3.
     Zarr3,
@@ -271,13 +271,14 @@ pub enum FormatName {
     Wkw,
 }
 
-impl From<FormatName> for Format {
+impl From<FormatName> for Formats {
     fn from(name: FormatName) -> Self {
         match name {
-            FormatName::Zarr2 | FormatName::Nczarr => Self::Zarr2,
-            FormatName::Zarr3 => Self::Zarr3,
-            FormatName::N5 => Self::N5,
-            FormatName::Wkw => Self::Wkw,
+            FormatName::Nczarr => Self::Zarr,
+            FormatName::Zarr2 => Self::Only(Format::Zarr2),
+            FormatName::Zarr3 => Self::Only(Format::Zarr3),
+            FormatName::N5 => Self::Only(Format::N5),
+            FormatName::Wkw => Self::Only(Format::Wkw),
         }
     }
 }

@@ -82,7 +82,7 @@ pub fn open(source: &OsStr, view: &View) -> Result<Opened> {
 /// As [`Vfs::new`].
 pub fn shown(source: &Opened, view: &View, cache_size: u64) -> Result<Vfs> {
     let options = tree::Options {
-        only: view.format.map(Into::into).or_else(|| source.format()),
+        wanted: view.format.map_or_else(|| source.formats(), Into::into),
         source_axes: view.axes == Axes::Source,
         flavour: view.zarr.map(Into::into),
         nczarr: view.nczarr || source.nczarr(),

@@ -6,7 +6,7 @@
 
 mod remote;
 
-use crate::array::{Format, Node};
+use crate::array::{Formats, Node};
 use crate::error::{Error, Kind, Result};
 use crate::format;
 use crate::limits;
@@ -62,12 +62,11 @@ impl Opened {
         self.mode.iter().any(|w| w == word)
     }
 
-    /// The only format that is looked for, by the mode: netCDF's words for Zarr exclude N5. Which version of Zarr it is, the
-    /// content tells.
-    pub fn format(&self) -> Option<Format> {
+    /// The formats that are looked for, by the mode: netCDF's words for Zarr exclude all others. Which version of Zarr it is,
+    /// the content tells.
+    pub fn formats(&self) -> Formats {
         let zarr = ["zarr", "nczarr", "xarray", "noxarray"].iter().any(|word| self.says(word));
-        let newer = || Key::root().join("zarr.json").and_then(|key| self.store.head(&key));
-        (zarr && newer().is_err_and(|e| e.kind() == Kind::NotFound)).then_some(Format::Zarr2)
+        if zarr { Formats::Zarr } else { Formats::All }
     }
 
     /// Whether the mode asks for NCZarr, and not for pure Zarr, as `zarr` and `xarray` do to netCDF.

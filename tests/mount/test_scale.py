@@ -29,7 +29,9 @@ def sparse(tmp_path_factory):
         fd = os.open(root / "a" / str(number), os.O_CREAT | os.O_WRONLY)
         os.write(fd, bytes([number % 251]))
         os.close(fd)
-    return root
+    yield root
+    # pytest would take a minute for it, and would keep it for three sessions.
+    subprocess.run(["rm", "-rf", root], check=True)
 
 
 @pytest.fixture(scope="module")
