@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Mounts chunked arrays (N5, Zarr v2 and v3, NCZarr, WEBKNOSSOS WKW; in a directory, zip or bucket) as a tree of plain decoded files.
+/// Mounts chunked arrays (Zarr v2 and v3, NCZarr, N5, WEBKNOSSOS WKW; in a directory, zip or object store) as a tree of plain decoded files.
 ///
 /// Each array becomes a directory with its metadata in Zarr's documents and one uncompressed, little-endian file for each
 /// chunk, so that cat, od, dd, cp, numpy.fromfile and any Zarr reader work on it. Nothing is converted or copied.
@@ -36,11 +36,13 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// A directory or zip archive, or a URL of one (file, s3, gs, az, https) as in netCDF
+    /// A directory or zip archive, or its URL (file, s3, gs, az, http(s)) as in netCDF
     #[arg(required_unless_present = "unmount")]
     pub source: Option<OsString>,
 
-    /// Where to mount; made if it is absent, and then removed again
+    /// Where to mount (made if it is absent, and then removed again), or /dev/fd/N
+    ///
+    /// /dev/fd/N is a /dev/fuse that somebody else has opened and mounted, as file descriptor N of this program.
     #[arg(required_unless_present = "unmount")]
     pub mountpoint: Option<PathBuf>,
 
