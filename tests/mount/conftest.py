@@ -34,7 +34,7 @@ def room():
     for point in reversed([point for point, _ in mounts() if Path(point).is_relative_to(path)]):
         detach(point)
     # Some hold very many files.
-    subprocess.run(["rm", "-rf", path])
+    subprocess.run(["rm", "-rf", "--one-file-system", path])
 
 
 @pytest.fixture
