@@ -165,7 +165,7 @@ def datasets(out):
     for name, mag, shape, channels in arrays:
         if name.startswith("in_"):
             truth = wk.Dataset.open(out.path / store).get_layer(name).get_mag(mag).read(absolute_bounding_box=wk.BoundingBox((0, 0, 0), shape))
-            out.add(store, f"{name}/{mag}", truth=truth, other_format=True, **version)
+            out.add(store, f"{name}/{mag}", truth=truth, other_format=True, reader="webknossos 4.3.3", **version)
         else:
             out.add(store, f"{name}/{mag}", shape=shape, **version)
     document = json.loads((out.path / store / "datasource-properties.json").read_text())

@@ -37,6 +37,38 @@ impl Format {
     }
 }
 
+/// Which formats are looked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Formats {
+    /// All that are known.
+    #[default]
+    All,
+    /// Zarr of either version, which is where NCZarr is.
+    Zarr,
+    /// One alone.
+    Only(Format),
+}
+
+impl Formats {
+    /// Whether `format` is one of them.
+    pub fn include(self, format: Format) -> bool {
+        match self {
+            Self::All => true,
+            Self::Zarr => matches!(format, Format::Zarr2 | Format::Zarr3),
+            Self::Only(only) => only == format,
+        }
+    }
+
+    /// What a root without a document of its own belongs to, where it is not the content that tells.
+    pub fn of_root(self) -> Option<Format> {
+        match self {
+            Self::All => None,
+            Self::Zarr => Some(Format::Zarr2),
+            Self::Only(only) => Some(only),
+        }
+    }
+}
+
 /// A directory of the source, understood.
 #[derive(Debug, Clone)]
 pub enum Node {

@@ -4,7 +4,7 @@ pub mod commands;
 pub mod object;
 pub mod options;
 
-use crate::array::Format;
+use crate::array::{Format, Formats};
 use crate::view::Flavour;
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 pub use commands::Command;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Mounts chunked arrays (N5, Zarr v2 and v3, NCZarr, WEBKNOSSOS WKW; in a directory, zip or bucket) as a tree of plain decoded files.
+/// Mounts chunked arrays (Zarr v2 and v3, NCZarr, N5, WEBKNOSSOS WKW; in a directory, zip or object store) as a tree of plain decoded files.
 ///
 /// Each array becomes a directory with its metadata in Zarr's documents and one uncompressed, little-endian file for each
 /// chunk, so that cat, od, dd, cp, numpy.fromfile and any Zarr reader work on it. Nothing is converted or copied.
@@ -36,11 +36,13 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// A directory or zip archive, or a URL of one (file, s3, gs, az, https) as in netCDF
+    /// A directory or zip archive, or its URL (file, s3, gs, az, http(s)) as in netCDF
     #[arg(required_unless_present = "unmount")]
     pub source: Option<OsString>,
 
-    /// Where to mount; made if it is absent, and then removed again
+    /// Where to mount (made if it is absent, and then removed again), or /dev/fd/N
+    ///
+    /// /dev/fd/N is a /dev/fuse that somebody else has opened and mounted, as file descriptor N of this program.
     #[arg(required_unless_present = "unmount")]
     pub mountpoint: Option<PathBuf>,
 
@@ -261,7 +263,7 @@ pub enum Axes {
 pub enum FormatName {
     /// Zarr version 2.
     Zarr2,
-    /// NCZarr, a dialect of Zarr version 2.
+    /// NCZarr, a dialect of both versions of Zarr.
     Nczarr,
     /// Zarr version 3.
     Zarr3,
@@ -271,13 +273,14 @@ pub enum FormatName {
     Wkw,
 }
 
-impl From<FormatName> for Format {
+impl From<FormatName> for Formats {
     fn from(name: FormatName) -> Self {
         match name {
-            FormatName::Zarr2 | FormatName::Nczarr => Self::Zarr2,
-            FormatName::Zarr3 => Self::Zarr3,
-            FormatName::N5 => Self::N5,
-            FormatName::Wkw => Self::Wkw,
+            FormatName::Nczarr => Self::Zarr,
+            FormatName::Zarr2 => Self::Only(Format::Zarr2),
+            FormatName::Zarr3 => Self::Only(Format::Zarr3),
+            FormatName::N5 => Self::Only(Format::N5),
+            FormatName::Wkw => Self::Only(Format::Wkw),
         }
     }
 }

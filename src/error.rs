@@ -3,6 +3,7 @@
 //! A pure layer says only the reason; whoever knows the object adds it with [`Error::about`], once. Nothing turns
 //! doubt into absence: [`Kind::NotFound`] is made only where a store positively answered "absent".
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// The result of everything that can fail.
@@ -149,10 +150,22 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.object {
-            Some(object) => write!(f, "{object}: {}", self.reason),
-            None => f.write_str(&self.reason),
+            Some(object) => write!(f, "{}: {}", printable(object), printable(&self.reason)),
+            None => f.write_str(&printable(&self.reason)),
         }
     }
+}
+
+/// A text of one line that cannot command a terminal: control characters, which names in a source may have, are escaped.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if c.is_control() { escaped.extend(c.escape_default()) } else { escaped.push(c) }
+    }
+    Cow::Owned(escaped)
 }
 
 impl std::error::Error for Error {}

@@ -17,7 +17,7 @@ pub mod wkw;
 pub mod zarr2;
 pub mod zarr3;
 
-use crate::array::{Format, Group, Node};
+use crate::array::{Format, Formats, Group, Node};
 use crate::error::{Error, Result};
 use crate::limits;
 use serde_json::{Map, Value};
@@ -57,8 +57,8 @@ pub type Documents = BTreeMap<&'static str, Result<Vec<u8>>>;
 /// What the caller wants and knows when a directory is looked at.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context<'a> {
-    /// Only this format is looked for.
-    pub only: Option<Format>,
+    /// Only these formats are looked for.
+    pub wanted: Formats,
     /// The format of the directory above; an N5 group need not have a document.
     pub parent: Option<Format>,
     /// Keep the order of axes of N5 and WKW (first axis fastest) instead of reversing it.
@@ -73,7 +73,7 @@ pub struct Context<'a> {
 /// When a document contradicts itself, is not read, or could not be fetched; the message names the document and the reason.
 /// A directory with an error is *broken*, never absent.
 pub fn detect(documents: &Documents, context: &Context<'_>) -> Result<Node> {
-    let wanted = |format| context.only.is_none_or(|only| only == format);
+    let wanted = |format| context.wanted.include(format);
     if wanted(Format::Zarr3)
         && let Some(node) = zarr3::detect(documents)?
     {
@@ -109,7 +109,7 @@ pub fn notice(documents: &Documents, node: &Node) -> Option<String> {
 
 /// Which format a directory is of that cannot be understood: what it has a document of, or else its parent's.
 pub fn suspected(documents: &Documents, context: &Context<'_>) -> Option<Format> {
-    let v3 = documents.contains_key(zarr3::DOCUMENT) && context.only.is_none_or(|only| only == Format::Zarr3);
+    let v3 = documents.contains_key(zarr3::DOCUMENT) && context.wanted.include(Format::Zarr3);
     if v3 { Some(Format::Zarr3) } else { context.parent }
 }
 

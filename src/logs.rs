@@ -4,7 +4,7 @@
 //! nobody listens the line is lost, as the terminal's would be: `--log-file` keeps it.
 
 use crate::cli::{LogFormat, Logs};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, printable};
 use log::{Level, LevelFilter};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -46,7 +46,7 @@ pub fn start(logs: &Logs) -> Result<()> {
     builder.format(move |out, record| {
         let text = record.args().to_string();
         if !has_file && BACKGROUND.load(Ordering::Relaxed) {
-            let _ = system(Path::new(SOCKET), record.level(), &text);
+            let _ = system(Path::new(SOCKET), record.level(), &printable(&text));
             return Ok(());
         }
         writeln!(out, "{}", line(format, SystemTime::now(), record.level(), record.target(), &text))
@@ -101,7 +101,7 @@ fn parse(levels: &str) -> Result<Vec<(Option<&str>, LevelFilter)>> {
 fn line(format: LogFormat, time: SystemTime, level: Level, target: &str, text: &str) -> String {
     let level = level.as_str().to_lowercase();
     match format {
-        LogFormat::Text => format!("{} {level} {text}", utc(time)),
+        LogFormat::Text => format!("{} {level} {}", utc(time), printable(text)),
         LogFormat::Json => json!({ "time": utc(time), "level": level, "target": target, "message": text }).to_string(),
     }
 }
@@ -146,6 +146,9 @@ mod tests {
         // `date -u -d @1709210096 +%FT%TZ`
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_709_210_096);
         assert_eq!(line(LogFormat::Text, time, Level::Warn, "chunkmount::vfs", "a: b"), "2024-02-29T12:34:56Z warn a: b");
+        // A name in a source can neither begin a line of its own nor command a terminal.
+        let forged = line(LogFormat::Text, time, Level::Warn, "chunkmount::vfs", "a\u{1b}[31m\nb: c");
+        assert_eq!(forged, "2024-02-29T12:34:56Z warn a\\u{1b}[31m\\nb: c");
         let json: Value = serde_json::from_str(&line(LogFormat::Json, time, Level::Info, "chunkmount::vfs", "a\n\"b\"")).unwrap();
         assert_eq!(
             json,

@@ -81,12 +81,8 @@ pub fn open(source: &OsStr, view: &View) -> Result<Opened> {
 /// # Errors
 /// As [`Vfs::new`].
 pub fn shown(source: &Opened, view: &View, cache_size: u64) -> Result<Vfs> {
-    let only = match view.format {
-        Some(format) => Some(format.into()),
-        None => source.format().map_err(|e| e.within(&source.name))?,
-    };
     let options = tree::Options {
-        only,
+        wanted: view.format.map_or_else(|| source.formats(), Into::into),
         source_axes: view.axes == Axes::Source,
         flavour: view.zarr.map(Into::into),
         nczarr: view.nczarr || source.nczarr(),

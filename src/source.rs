@@ -6,7 +6,7 @@
 
 mod remote;
 
-use crate::array::{Format, Node};
+use crate::array::{Formats, Node};
 use crate::error::{Error, Kind, Result};
 use crate::format;
 use crate::limits;
@@ -62,20 +62,11 @@ impl Opened {
         self.mode.iter().any(|w| w == word)
     }
 
-    /// The only format that is looked for, by the mode: netCDF's words for Zarr exclude N5. Which version of Zarr it is, the
-    /// content tells.
-    ///
-    /// # Errors
-    /// When the store does not tell whether `zarr.json` is there: either guess could show another array than is meant.
-    pub fn format(&self) -> Result<Option<Format>> {
-        if !["zarr", "nczarr", "xarray", "noxarray"].iter().any(|word| self.says(word)) {
-            return Ok(None);
-        }
-        match Key::root().join("zarr.json").and_then(|key| self.store.head_object(&key)) {
-            Ok(_) => Ok(None),
-            Err(e) if e.kind() == Kind::NotFound => Ok(Some(Format::Zarr2)),
-            Err(e) => Err(e),
-        }
+    /// The formats that are looked for, by the mode: netCDF's words for Zarr exclude all others. Which version of Zarr it is,
+    /// the content tells.
+    pub fn formats(&self) -> Formats {
+        let zarr = ["zarr", "nczarr", "xarray", "noxarray"].iter().any(|word| self.says(word));
+        if zarr { Formats::Zarr } else { Formats::All }
     }
 
     /// Whether the mode asks for NCZarr, and not for pure Zarr, as `zarr` and `xarray` do to netCDF.
@@ -347,28 +338,6 @@ mod tests {
         for source in ["gs://b", "az://b", "https://h/p/", "http://h"] {
             assert!(matches!(parse(source.as_bytes()).unwrap().0, Place::Remote(_, true)), "{source}");
         }
-    }
-
-    /// netCDF's words for Zarr leave its version open, and what does not answer does not tell it.
-    #[test]
-    fn a_store_that_does_not_answer_has_no_format() {
-        use crate::store::faulty::{Call, Effect, Faulty};
-        let memory = Arc::new(crate::store::mem::MemStore::default());
-        let newer = Key::root().join("zarr.json").unwrap();
-        let faulty = Arc::new(Faulty::new(memory.clone()));
-        let opened = |mode: &str| Opened {
-            store: faulty.clone(),
-            name: String::new(),
-            path: None,
-            modified: SystemTime::UNIX_EPOCH,
-            mode: vec![mode.to_owned()],
-        };
-        assert_eq!(opened("zarr").format().unwrap(), Some(Format::Zarr2));
-        memory.put(newer.clone(), *b"{}");
-        assert_eq!(opened("zarr").format().unwrap(), None);
-        faulty.always(Call::Head, newer, Effect::Fail(Kind::Unavailable, "no answer".into()));
-        assert_eq!(opened("zarr").format().unwrap_err().kind(), Kind::Unavailable);
-        assert_eq!(opened("file").format().unwrap(), None);
     }
 
     /// What the disk does not answer says nothing of the archive.

@@ -9,7 +9,7 @@ mod peek;
 mod scales;
 mod told;
 
-use crate::array::{Array, Attributes, Format, Group, Node};
+use crate::array::{Array, Attributes, Format, Formats, Group, Node};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents, wkw};
@@ -26,8 +26,8 @@ use told::Told;
 /// What the user chose for the whole mount.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Only this format is looked for.
-    pub only: Option<Format>,
+    /// Only these formats are looked for.
+    pub wanted: Formats,
     /// Keep the order of axes of N5 and WKW.
     pub source_axes: bool,
     /// Which documents are shown; each node's own where nothing is chosen.
@@ -185,7 +185,7 @@ impl Tree {
             Some(told) => told,
             None => self.fetch(key)?,
         };
-        let parent = if key.is_root() { self.options.only } else { above.format };
+        let parent = if key.is_root() { self.options.wanted.of_root() } else { above.format };
         let mut notices = Vec::new();
         let place = match wkw::properties(&documents) {
             Some(Ok(properties)) => {
@@ -195,7 +195,8 @@ impl Tree {
             Some(Err(_)) => None,
             None => above.enter(key),
         };
-        let context = Context { only: self.options.only, parent, source_axes: self.options.source_axes, place: place.as_ref() };
+        let context =
+            Context { wanted: self.options.wanted, parent, source_axes: self.options.source_axes, place: place.as_ref() };
         let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) {
             node = self.by_content(key, &context, &mut notices).map_err(|e| e.about(key));
@@ -370,7 +371,7 @@ impl Tree {
         }
         let modified = modified.unwrap_or(entered.meta.modified);
         if self.store.is_distant() {
-            self.told.learn(key, &documents, modified, self.options.only);
+            self.told.learn(key, &documents, modified, self.options.wanted);
         }
         Ok((documents, modified))
     }

@@ -5,7 +5,7 @@
 use chunkmount::array::{Array, DType, Node, Placement};
 use chunkmount::error::Result;
 use chunkmount::format::{self, Context, Documents, wkw};
-use chunkmount::view::{self, nczarr::Survey};
+use chunkmount::view::{self, invented::Inventory, nczarr::Survey};
 use serde_json::{Map, Value, json};
 
 const PAGE: &str = include_str!("../docs/formats.md");
@@ -204,6 +204,106 @@ fn keys_and_grids_of_zarr_version_3() {
         match row[1].strip_prefix("refused: ") {
             Some(reason) => assert!(found.unwrap_err().to_string().contains(reason), "{}", row[0]),
             None => assert_eq!(json!(found.unwrap().chunks), parsed(&row[1]), "{}", row[0]),
+        }
+    }
+}
+
+/// The attributes of a node with marks as version 2 shows them, and what it shows as its type. The mark is where the page says.
+fn marked(place: &str, mark: &Value, dtype: Option<Value>) -> Result<(Map<String, Value>, Option<Value>)> {
+    let members = mark.as_object().unwrap().clone();
+    let is_array = dtype.is_some();
+    let mut document = match (place, &dtype) {
+        ("zarr.json", None) => json!({"zarr_format": 3, "node_type": "group"}),
+        ("zarr.json", Some(dtype)) => json!({"zarr_format": 3, "node_type": "array", "shape": [7, 9], "data_type": dtype,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}}, "chunk_key_encoding": "default",
+            "fill_value": if dtype == "r32" { json!([0, 0, 0, 0]) } else { json!(0) }, "codecs": ["bytes"]}),
+        (_, None) => json!({"zarr_format": 2}),
+        (_, Some(dtype)) => json!({"zarr_format": 2, "shape": [7, 9], "chunks": [4, 4], "dtype": dtype, "fill_value": null,
+            "order": "C", "filters": null, "compressor": null}),
+    };
+    let own = match (place, is_array) {
+        ("zarr.json", _) => "zarr.json",
+        (_, true) => ".zarray",
+        (_, false) => ".zgroup",
+    };
+    let mut documents = Documents::new();
+    match place {
+        "zarr.json" => document["attributes"] = Value::Object(members),
+        ".zarray" | ".zgroup" => document.as_object_mut().unwrap().extend(members),
+        ".zattrs" | ".nczvar" | ".nczgroup" | ".nczattr" => {
+            let name = format::DOCUMENTS.iter().find(|name| **name == place).unwrap();
+            documents.insert(name, Ok(Value::Object(members).to_string().into_bytes()));
+        }
+        other => panic!("{other}"),
+    }
+    documents.insert(own, Ok(document.to_string().into_bytes()));
+    let mut node = format::detect(&documents, &Context::default())?;
+    format::zarr3::translate_marks(&mut node);
+    match node {
+        Node::Group(group) => Ok((group.attributes?, None)),
+        Node::Array(array) => Ok((array.attributes.clone()?, types(*array).0)),
+        Node::Directory => panic!("{place}"),
+    }
+}
+
+#[test]
+fn marks_of_nczarr() {
+    for row in rows("nczarr array") {
+        if let Some(mark) = row[2].strip_prefix("refused: ") {
+            marked(&row[1], &parsed(mark), Some(json!("<u2"))).unwrap_err();
+            continue;
+        }
+        let dtype = if row[1] == "zarr.json" { "uint16" } else { "<u2" };
+        let (attributes, _) = marked(&row[1], &parsed(&row[2]), Some(json!(dtype))).unwrap();
+        let want = json!({"dimension_references": ["/y", "/g/x"], "storage": "chunked"});
+        assert!(PAGE.contains(&format!("shown as `{}`", r#"{"dimension_references": ["/y", "/g/x"], "storage": "chunked"}"#)));
+        assert_eq!(attributes["_nczarr_array"], want, "{}", row[0]);
+        assert_eq!(attributes["_ARRAY_DIMENSIONS"], json!(["y", "x"]), "{}", row[0]);
+    }
+    for row in rows("nczarr group") {
+        if let Some(mark) = row[2].strip_prefix("refused: ") {
+            marked(&row[1], &parsed(mark), None).unwrap_err();
+            continue;
+        }
+        let mark = parsed(&row[2]);
+        let (attributes, _) = marked(&row[1], &mark, None).unwrap();
+        let (_, want) = PAGE.split_once("Of a group; all are shown as `").unwrap();
+        let mut want = parsed(want.split('`').next().unwrap());
+        if !mark.to_string().contains("unlimited") {
+            want["dimensions"].as_object_mut().unwrap().shift_remove("t");
+        }
+        assert_eq!(attributes["_nczarr_group"], want, "{}", row[0]);
+    }
+}
+
+#[test]
+fn types_of_nczarr() {
+    for row in rows("nczarr attribute") {
+        let mut shown = row[2].split(", ").map(parsed);
+        let old = shown.next().unwrap();
+        let new = shown.next().unwrap_or_else(|| old.clone());
+        let (attributes, _) = marked(".nczattr", &json!({"types": {"a": parsed(&row[0])}}), None).unwrap();
+        assert_eq!(attributes["_nczarr_attr"]["types"]["a"], old, "{}", row[0]);
+        let mark = json!({"_nczarr_attrs": {"attribute_types": [{"name": "a", "configuration": {"type": parsed(&row[1])}}]}});
+        let (attributes, _) = marked("zarr.json", &mark, None).unwrap();
+        assert_eq!(attributes["_nczarr_attr"]["types"]["a"], new, "{}", row[1]);
+    }
+    for row in rows("nczarr dtype") {
+        let dtype = parsed(row[0].trim_end_matches(", one byte each"));
+        let place = if dtype.as_str().unwrap().starts_with('<') { ".zarray" } else { "zarr.json" };
+        let (_, shown) = marked(place, &parsed(&row[1]), Some(dtype)).unwrap();
+        assert_eq!(shown.unwrap(), parsed(&row[2]), "{row:?}");
+    }
+    for row in rows("nczarr listed") {
+        let one = [row[0].as_str()];
+        let cells: Vec<&str> = if row[0].starts_with('[') { one.to_vec() } else { row[0].split(", ").collect() };
+        for cell in cells {
+            let array = zarr2(&[("dtype", parsed(cell))]).unwrap();
+            let found = Inventory::new(String::new(), true).add_array("v", &array);
+            match row[1].strip_prefix("refused: ") {
+                None => assert_eq!(found, Ok(()), "{cell}"),
+                Some(reason) => assert!(found.unwrap_err().contains(reason), "{cell}"),
+            }
         }
     }
 }

@@ -86,3 +86,30 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+/// `docs/architecture.md` names every file, or the folder that it lies in as `folder/…`, and the places where threads are started.
+#[test]
+fn the_map_is_complete() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let page = include_str!("../docs/architecture.md");
+    let map = page.split("```").nth(1).unwrap();
+    let mut named: Vec<&str> = map.split([' ', ',', '\n']).filter(|word| word.ends_with(".rs") || word.ends_with("/…")).collect();
+    let starts = page.split("**Threads are started in").nth(1).unwrap().split("What they share").next().unwrap();
+    for file in sources(root) {
+        let relative = file.strip_prefix(root).unwrap().to_str().unwrap();
+        if relative.ends_with("tests.rs") {
+            continue;
+        }
+        named.retain(|name| *name != relative);
+        let in_folder = |name: &&str| name.strip_suffix('…').is_some_and(|folder| relative.starts_with(folder));
+        assert!(map.contains(&format!(" {relative}")) || named.iter().any(in_folder), "{relative} is not in the map");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        if ["thread::spawn(", "thread::scope(", "thread::Builder", "new_multi_thread("].iter().any(|word| text.contains(word)) {
+            let room = relative.split(['/', '.']).next().unwrap();
+            assert!([relative, room].iter().any(|name| starts.contains(&format!("`{name}`"))), "{relative} starts threads");
+        }
+    }
+    named.retain(|name| !name.ends_with('…'));
+    assert!(named.is_empty(), "in the map, but not there: {named:?}");
+}

@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers outside of #[test] may fail the test too")]
 
-use chunkmount::array::{Array, Attributes, DType, Node};
+use chunkmount::array::{Array, Attributes, DType, Format, Node};
+use chunkmount::cli::Cli;
 use chunkmount::format::nczarr3::{self, Alias};
 use chunkmount::format::{self, Context, Documents};
+use chunkmount::store::Key;
+use chunkmount::tree::{Below, Options, Tree};
 use chunkmount::view::{self, nczarr::Survey};
+use clap::Parser;
 use serde_json::{Value, json};
 
 fn map(value: Value) -> Attributes {
@@ -126,4 +130,33 @@ fn scalars_have_one_axis_in_zarr_v2() {
     let documents = view::zarr2::documents(&Node::Array(Box::new(scalar)), Survey::ALL);
     let document: Value = serde_json::from_slice(documents[0].1.as_ref().unwrap()).unwrap();
     assert_eq!((&document["shape"], &document["chunks"]), (&json!([1]), &json!([1])));
+}
+
+/// `--format nczarr` looks for what `#mode=nczarr` does: Zarr of either version, where netCDF's marks can be.
+#[test]
+fn the_option_and_the_mode_look_for_both_versions_of_zarr() {
+    let v2 = (".zgroup", json!({"zarr_format": 2, "_nczarr_superblock": {"version": "2.0.0"}}));
+    let v3 = (
+        "zarr.json",
+        json!({"zarr_format": 3, "node_type": "group", "attributes": {"_nczarr_superblock": {"version": "3.0.0"}}}),
+    );
+    let n5 = ("attributes.json", json!({"n5": "2.5.0"}));
+    for (name, document, want) in [(v2.0, v2.1, Some(Format::Zarr2)), (v3.0, v3.1, Some(Format::Zarr3)), (n5.0, n5.1, None)] {
+        let source = tempfile::tempdir().unwrap();
+        std::fs::write(source.path().join(name), document.to_string()).unwrap();
+        let path = source.path().to_str().unwrap();
+        let typed = Cli::try_parse_from(["chunkmount", path, "mnt", "--format", "nczarr"]).unwrap();
+        let by_option = typed.view.format.unwrap().into();
+        let url = format!("file://{path}#mode=nczarr,file");
+        let opened = chunkmount::source::open(&url, &chunkmount::source::Options::default()).unwrap();
+        for wanted in [by_option, opened.formats()] {
+            let options = Options { wanted, ..Options::default() };
+            let root = Tree::new(opened.store.clone(), options).open(&Key::root(), &Below::default()).unwrap();
+            let found = match root.node.unwrap() {
+                Node::Group(group) => Some(group.format),
+                Node::Array(_) | Node::Directory => None,
+            };
+            assert_eq!(found, want, "{name}: {wanted:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers outside of #[test] may fail the test too")]
 
-use chunkmount::array::{Format, Node};
+use chunkmount::array::{Format, Formats, Node};
 use chunkmount::error::{Error, Kind, Result};
 use chunkmount::store::faulty::{Call, Effect, Faulty};
 use chunkmount::store::mem::MemStore;
@@ -185,8 +185,9 @@ fn consolidated_metadata_hides_nothing() {
     let array: Value = serde_json::from_str(ARRAY).unwrap();
     let listed = json!({"metadata": {"a/.zattrs": {"x": 1}, "b/.zarray": array}}).to_string();
     let newer = json!({"zarr_format": 3, "node_type": "group"}).to_string();
-    let open = |objects: &[(&str, &str)], only, name: &str| {
-        let tree = Tree::new(Arc::new(Distant { near: store(objects), lists: true }), Options { only, ..Options::default() });
+    let open = |objects: &[(&str, &str)], only: Option<Format>, name: &str| {
+        let wanted = only.map_or(Formats::All, Formats::Only);
+        let tree = Tree::new(Arc::new(Distant { near: store(objects), lists: true }), Options { wanted, ..Options::default() });
         let root = tree.open(&Key::root(), &Below::default()).unwrap();
         tree.open(&key(name), &root.below).map(|directory| directory.node.unwrap())
     };

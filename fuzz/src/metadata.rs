@@ -3,7 +3,7 @@
 use super::dtype::check_swaps;
 use super::input::{Input, array};
 use chunkmount::array::scales::Multiscale;
-use chunkmount::array::{Array, Content, DType, Envelope, Field, Fill, Format, Group, Node, Order, Placement, Style};
+use chunkmount::array::{Array, Content, DType, Envelope, Field, Fill, Format, Formats, Group, Node, Order, Placement, Style};
 use chunkmount::error::{Error, Result};
 use chunkmount::format::json::NonFinite;
 use chunkmount::format::{self, Context, DOCUMENTS, Documents, json, n5, scales, wkw, zarr3};
@@ -24,9 +24,9 @@ pub fn target(data: &[u8]) {
     let bits = usize::from(input.byte());
     let sections = input.sections();
     let place = sections.iter().find_map(|(name, body)| place(name.strip_prefix(b">")?, body));
-    let only = FORMATS[(bits & 7) % FORMATS.len()];
+    let wanted = FORMATS[(bits & 7) % FORMATS.len()].map_or(Formats::All, Formats::Only);
     let parent = FORMATS[(bits >> 4 & 7) % FORMATS.len()];
-    let context = Context { only, parent, source_axes: bits & 8 != 0, place: place.as_ref() };
+    let context = Context { wanted, parent, source_axes: bits & 8 != 0, place: place.as_ref() };
     let mut documents = Documents::new();
     for (name, body) in &sections {
         if let Some(name) = DOCUMENTS.iter().find(|known| known.as_bytes() == *name) {

@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::metadata::check_document;
-use chunkmount::array::Format;
+use chunkmount::array::{Format, Formats};
 use chunkmount::error::Kind;
 use chunkmount::store::mem::MemStore;
 use chunkmount::store::{Key, ObjectKind, Store};
@@ -23,9 +23,10 @@ const FILE: u64 = 1 << 20;
 pub fn target(data: &[u8]) {
     let mut input = Input(data);
     let (bits, more) = (input.byte(), input.byte());
-    let only = [None, Some(Format::Zarr2), Some(Format::N5), Some(Format::Zarr3)][usize::from(bits & 3)];
+    let wanted = [Formats::All, Formats::Only(Format::Zarr2), Formats::Only(Format::N5), Formats::Only(Format::Zarr3)]
+        [usize::from(bits & 3)];
     let options = tree::Options {
-        only: if more & 4 == 0 { only } else { Some(Format::Wkw) },
+        wanted: if more & 4 == 0 { wanted } else { Formats::Only(Format::Wkw) },
         source_axes: bits & 4 != 0,
         flavour: [None, Some(Flavour::Zarr2), Some(Flavour::Zarr3), None][usize::from(bits >> 3 & 3)],
         nczarr: bits & 32 != 0,

@@ -31,7 +31,7 @@ pub enum Command {
 /// A source and what it is looked at with.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// A directory or zip archive, or a URL of one (file, s3, gs, az, https) as in netCDF
+    /// A directory or zip archive, or its URL (file, s3, gs, az, http(s)) as in netCDF
     pub source: OsString,
 
     /// How it is shown

@@ -23,7 +23,7 @@ pub struct Object {
     #[arg(long, value_name = "REGION", hide_short_help = true, help_heading = HEADING)]
     pub region: Option<String>,
 
-    /// Where the object store is, if not at Amazon, Google or Microsoft
+    /// Where the object store is, if not at Amazon, Google or Microsoft; {bucket} in it stands for the bucket
     #[arg(long, value_name = "URL", hide_short_help = true, help_heading = HEADING)]
     pub endpoint_url: Option<String>,
 

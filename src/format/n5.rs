@@ -6,7 +6,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use crate::array::{
-    Array, Content, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Shard, Stored, Swap,
+    Array, Content, DType, Envelope, Fill, Format, Formats, Group, Kept, Keys, Node, Order, Placement, Shard, Stored, Swap,
 };
 use crate::codec::Chain;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ const MAJOR: u64 = 4;
 /// # Errors
 /// For a document that cannot be read or contradicts itself, named.
 pub fn detect(documents: &Documents, context: &Context<'_>) -> Result<Option<Node>> {
-    let inherited = context.parent == Some(Format::N5) || context.only == Some(Format::N5);
+    let inherited = context.parent == Some(Format::N5) || context.wanted == Formats::Only(Format::N5);
     let Some(bytes) = document(documents, DOCUMENT)? else {
         return Ok(inherited.then(|| Node::Group(group(Map::new()))));
     };

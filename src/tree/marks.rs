@@ -63,7 +63,7 @@ impl Tree {
         let directories = names.iter().filter(|(_, kind)| *kind == ObjectKind::Directory).take(PEEKS as usize);
         for (name, _) in directories {
             let Some(documents) = self.glance(&key.join(name)?)? else { continue };
-            let context = Context { only: self.options.only, ..Context::default() };
+            let context = Context { wanted: self.options.wanted, ..Context::default() };
             if matches!(format::detect(&documents, &context), Ok(Node::Array(array)) if array.format != Format::N5) {
                 return Ok(true);
             }

@@ -47,7 +47,7 @@ impl Tree {
     }
 
     fn is_wanted(&self, format: Format) -> bool {
-        self.options.only.is_none_or(|only| only == format)
+        self.options.wanted.include(format)
     }
 
     /// The names in a directory; `None` where it may not be looked into, and then there is nothing to go by.
@@ -81,7 +81,7 @@ impl Tree {
 
     fn peek_at(&self, key: &Key, depth: u32, budget: &mut u32) -> Result<Peek> {
         let Some(documents) = self.glance(key)? else { return Ok(Peek::Nothing) };
-        let context = Context { only: self.options.only, ..Context::default() };
+        let context = Context { wanted: self.options.wanted, ..Context::default() };
         // Damage, and what may not be read, says nothing of what lies above it; but a store that does not answer leaves the
         // question open.
         let open = |e: Error| match e.kind() {

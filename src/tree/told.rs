@@ -6,7 +6,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::{Below, Directory, Tree};
-use crate::array::Format;
+use crate::array::{Format, Formats};
 use crate::error::{Kind, Result};
 use crate::format::{self, Documents, json};
 use crate::store::{Key, Listing, Meta, ObjectKind, Version};
@@ -43,14 +43,16 @@ impl Told {
     /// Takes note of the consolidated metadata among the documents of `key`, or that there is none.
     ///
     /// A node of both versions is one of Zarr v3, and then what was consolidated of the other version may be a leftover. Where
-    /// `only` one format is looked for, another's is none of its documents.
-    pub fn learn(&self, key: &Key, documents: &Documents, modified: SystemTime, only: Option<Format>) {
+    /// only one format is looked for, another's is none of its documents.
+    pub fn learn(&self, key: &Key, documents: &Documents, modified: SystemTime, wanted: Formats) {
         let read = |name: &str| documents.get(name).and_then(|d| d.as_ref().ok()).and_then(|bytes| json::parse(bytes).ok());
-        let listed = match only {
-            Some(Format::N5 | Format::Wkw) => None,
-            Some(Format::Zarr2) => read(".zmetadata").map(|consolidated| listed(&consolidated)),
-            None if !documents.contains_key("zarr.json") => read(".zmetadata").map(|consolidated| listed(&consolidated)),
-            None | Some(Format::Zarr3) => read("zarr.json").map(|node| inline(&node)),
+        let newer = documents.contains_key("zarr.json") && wanted.include(Format::Zarr3);
+        let listed = if newer {
+            read("zarr.json").map(|node| inline(&node))
+        } else if wanted.include(Format::Zarr2) {
+            read(".zmetadata").map(|consolidated| listed(&consolidated))
+        } else {
+            None
         };
         let listed = listed.unwrap_or_default();
         let mut books = self.books.write();
@@ -203,7 +205,7 @@ mod tests {
             br#"{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}, "a/.zarray": {"fill_value": NaN},
             "a/.zattrs": {}, "p/.zattrs": {}, "g/.zgroup": {}, "g/b/.zarray": {"x": 1e400}, "../.zarray": {}}}"#;
         let documents = Documents::from([(".zmetadata", Ok(text.to_vec()))]);
-        told.learn(&key("set"), &documents, SystemTime::UNIX_EPOCH, None);
+        told.learn(&key("set"), &documents, SystemTime::UNIX_EPOCH, Formats::All);
         assert!(told.documents(&key("set")).is_none() && told.documents(&key("other/a")).is_none());
         let (documents, _) = told.documents(&key("set/a")).unwrap();
         assert_eq!(documents.keys().copied().collect::<Vec<_>>(), [".zarray", ".zattrs"]);
@@ -216,7 +218,7 @@ mod tests {
             listing.iter().map(|(n, _)| String::from_utf8_lossy(n).into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!((names("set").as_str(), names("set/g").as_str()), ("a g p", "b"));
-        told.learn(&key("set"), &Documents::new(), SystemTime::UNIX_EPOCH, None);
+        told.learn(&key("set"), &Documents::new(), SystemTime::UNIX_EPOCH, Formats::All);
         assert!(told.documents(&key("set/a")).is_none());
     }
 
@@ -228,21 +230,22 @@ mod tests {
         let alone = Documents::from([(".zmetadata", Ok(zarr2.clone())), ("zarr.json", Ok(b"{}".to_vec()))]);
         let unread = Documents::from([(".zmetadata", Ok(zarr2.clone())), ("zarr.json", Err(crate::error::Error::corrupt("x")))]);
         let older = Documents::from([(".zmetadata", Ok(zarr2))]);
-        for (documents, only, a, b) in [
-            (&leftover, None, false, true),
-            (&leftover, Some(Format::Zarr3), false, true),
-            (&leftover, Some(Format::Zarr2), true, false),
-            (&leftover, Some(Format::N5), false, false),
-            (&leftover, Some(Format::Wkw), false, false),
-            (&alone, None, false, false),
-            (&unread, None, false, false),
-            (&older, None, true, false),
-            (&older, Some(Format::Zarr3), false, false),
+        for (documents, wanted, a, b) in [
+            (&leftover, Formats::All, false, true),
+            (&leftover, Formats::Zarr, false, true),
+            (&leftover, Formats::Only(Format::Zarr3), false, true),
+            (&leftover, Formats::Only(Format::Zarr2), true, false),
+            (&leftover, Formats::Only(Format::N5), false, false),
+            (&leftover, Formats::Only(Format::Wkw), false, false),
+            (&alone, Formats::All, false, false),
+            (&unread, Formats::All, false, false),
+            (&older, Formats::All, true, false),
+            (&older, Formats::Only(Format::Zarr3), false, false),
         ] {
             let told = Told::default();
-            told.learn(&Key::root(), documents, SystemTime::UNIX_EPOCH, only);
+            told.learn(&Key::root(), documents, SystemTime::UNIX_EPOCH, wanted);
             let is_told = |name| told.documents(&key(name)).is_some();
-            assert_eq!((is_told("a"), is_told("b")), (a, b), "{documents:?} {only:?}");
+            assert_eq!((is_told("a"), is_told("b")), (a, b), "{documents:?} {wanted:?}");
         }
     }
 

@@ -3,13 +3,14 @@
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from support import data
-from support.mounting import Mount, binary, detach
+from support.mounting import Mount, binary, detach, mounts
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,9 +33,10 @@ def room():
     path = Path(tempfile.mkdtemp(prefix="cm-"))
     path.chmod(0o755)
     yield path
-    for here, _, _ in os.walk(path):
-        detach(here)
-    shutil.rmtree(path, ignore_errors=True)
+    for point in reversed([point for point, _ in mounts() if Path(point).is_relative_to(path)]):
+        detach(point)
+    # Some hold very many files.
+    subprocess.run(["rm", "-rf", "--one-file-system", path])
 
 
 @pytest.fixture

@@ -419,3 +419,17 @@ def test_shards_cubes_and_dialects(archive, mount, room):
         assert run("info", corpus.path(store)).returncode in (0, done.returncode), store
         assert run("tree", corpus.path(store)).returncode == 0, store
         view.stop()
+
+
+def test_a_name_neither_commands_a_terminal_nor_forges_a_line(room, mount):
+    """What is told of a damaged array whose name has control characters: one line for each problem, with the name escaped."""
+    where = room / "source" / "a\x1b[31m\nforged: line"
+    where.mkdir(parents=True)
+    (where / ".zarray").write_text("{")
+    told = [run(command, room / "source") for command in ("tree", "info", "check")]
+    view = mount(room / "source")
+    with pytest.raises(OSError):
+        (view / where.name / ".zarray").read_bytes()
+    for text in [done.stdout + done.stderr for done in told] + [view.text()]:
+        assert r"a\u{1b}[31m\nforged: line" in text
+        assert "\x1b" not in text and "\nforged" not in text

@@ -1,6 +1,7 @@
 """Every codec and data type that a store of the test data uses is on the page that says what is read."""
 
 import json
+import re
 from pathlib import Path
 
 from support.data import DATA, unpacked
@@ -51,6 +52,33 @@ def test_compressions_and_types_of_n5(corpus):
     assert not missing
 
 
+def test_marks_of_nczarr(corpus):
+    """Where marks are, what they are called, what is in them, and the types of attributes that they name."""
+    text = PAGE.split("## NCZarr")[1].split("\n## ")[0]
+    documented = {"maxstrlen"}  # an attribute of netcdf-c's own that is no mark
+    missing, seen = set(), set()
+    for place in (".nczvar", ".nczgroup", ".nczattr", ".zarray", ".zgroup", ".zattrs", "zarr.json"):
+        for path, document in documents(corpus.base, place):
+            members = document.get("attributes", {}) if place == "zarr.json" else document
+            if place.startswith(".ncz"):
+                marks = {place: members}
+            else:
+                marks = {name: mark for name, mark in members.items() if name.lower().startswith("_nczarr_")}
+            for name, mark in marks.items():
+                seen.add(name)
+                if name.lower().removeprefix("_nczarr_") in documented or name.lower() == "_nczarr_superblock":
+                    continue
+                if name not in text:
+                    missing.add((name, str(path)))
+                types = mark.get("types", {}) if isinstance(mark, dict) else {}
+                missing.update((kind, str(path)) for kind in types.values() if f"`{json.dumps(kind)}`" not in text and not kind.isdigit())
+                missing.update((kind, str(path)) for kind in types.values() if str(kind).isdigit() and f"| `{kind}` |" not in text)
+                if not types and isinstance(mark, dict):
+                    missing.update((key, str(path)) for key in mark if f'"{key}"' not in text and key not in ("scalar", "types"))
+    assert not missing
+    assert {".nczvar", ".nczgroup", "_NCZARR_ARRAY", "_NCZARR_GROUP", "_nczarr_array", "_nczarr_group"} <= seen
+
+
 def test_codecs_types_keys_and_grids_of_zarr_version_3():
     base, missing = unpacked(DATA / "zarr3.tar.xz"), set()
     for path, document in documents(base, "zarr.json"):
@@ -61,6 +89,7 @@ def test_codecs_types_keys_and_grids_of_zarr_version_3():
         used |= {name for name in bare if isinstance(name, str)}
         for name in used:
             known = name.removeprefix("numcodecs.")
-            if not any(word in PAGE for word in (f'"{name}"', f'"name": "{name}"', f'{{"id": "{known}"')) and not name.startswith("r"):
+            raw = re.fullmatch(r"r\d+", name)  # any number of bits
+            if not raw and not any(word in PAGE for word in (f'"{name}"', f'"name": "{name}"', f'{{"id": "{known}"')):
                 missing.add((name, str(path)))
     assert not missing

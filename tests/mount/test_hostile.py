@@ -4,6 +4,7 @@ import json
 import os
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,7 +165,9 @@ def test_a_chunk_that_is_cut_short_is_an_error_for_every_codec(corpus, mount, ro
     import shutil
 
     for store in ("zarr2/compressors.zarr", "n5/java.n5", "n5/rust.n5", "n5/z5py.n5"):
-        shutil.copytree(corpus.path(store), room / store)
+        # Of a thousand chunks only those that are cut are copied.
+        chunks = lambda _, names: {name for name in names if name.replace(".", "").isdigit()}  # noqa: E731
+        shutil.copytree(corpus.path(store), room / store, ignore=chunks)
         want = {}
         with_whole = mount(corpus.path(store))
         for record in corpus.records[store]:
@@ -174,9 +177,10 @@ def test_a_chunk_that_is_cut_short_is_an_error_for_every_codec(corpus, mount, ro
                     want[record.array] = (index[0], open(shown.path(index[0]), "rb").read(), record)
         for array, (index, _, record) in want.items():
             key = View(with_whole / array).key(index)
-            source = room / store / array / ("/".join(map(str, index[::-1])) if record.format == "n5" else key)
-            whole = source.read_bytes()
-            source.write_bytes(whole[: len(whole) * 2 // 3])
+            chunk = Path(array) / ("/".join(map(str, index[::-1])) if record.format == "n5" else key)
+            whole = (corpus.path(store) / chunk).read_bytes()
+            (room / store / chunk).parent.mkdir(parents=True, exist_ok=True)
+            (room / store / chunk).write_bytes(whole[: len(whole) * 2 // 3])
         view = mount(room / store)
         for array, (index, right, _) in want.items():
             path = View(view / array).path(index)

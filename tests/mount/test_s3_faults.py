@@ -279,15 +279,19 @@ def test_an_object_replaced_between_two_reads_of_it(foreign):
     assert (foreign.view / "other").read_bytes() == b"x"
 
 
-def test_a_deleted_object_is_stale_or_said_to_be_absent(shown):
+def test_a_deleted_object_is_whole_if_it_is_open_and_else_said_to_be_absent(shown):
     with open(shown.view / "3/4", "rb") as file:
         del shown.objects["a/3/4"]
         # What was opened is whole.
         assert file.read() == shown.values[30:40, 40:50].tobytes()
     assert os.path.exists(shown.view / "3/6")
     del shown.objects["a/3/6"]
+    shown.log.clear()
     # The kernel looks the name up once more when it is told that it is stale, and the server says that it is absent.
-    assert chunk(shown, "3/6")[0] in (errno.ESTALE, errno.ENOENT)
+    assert chunk(shown, "3/6")[0] == errno.ENOENT
+    asked = [kind for kind, key in shown.log if key == "a/3/6"]
+    assert asked == ["GET", "HEAD"]
+    assert not os.path.lexists(shown.view / "3/6")
     assert chunk(shown, "3/5")[0] == 0
 
 

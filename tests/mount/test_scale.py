@@ -3,8 +3,10 @@
 import json
 import os
 import subprocess
+import tempfile
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,21 +17,30 @@ MANY = int(os.environ.get("CHUNKMOUNT_MANY", "100000"))
 
 
 @pytest.fixture(scope="module")
-def sparse(tmp_path_factory):
-    """An array of `MANY` chunks of one byte; chunk n holds n modulo 251."""
-    root = tmp_path_factory.mktemp("many")
+def sparse():
+    """An array of `MANY` chunks of one byte; chunk n holds n modulo 251, and chunks that hold the same are the same file.
+
+    In memory where there is a place for that: to make and to remove so many files takes minutes on a busy disk.
+    """
+    memory = "/dev/shm"
+    root = Path(tempfile.mkdtemp(prefix="cm-many-", dir=memory if os.access(memory, os.W_OK) else None))
     meta = {
         "zarr_format": 2, "shape": [MANY], "chunks": [1], "dtype": "|u1", "compressor": None, "filters": None,
         "order": "C", "fill_value": 0,
     }  # fmt: skip
-    (root / "a").mkdir()
-    (root / ".zgroup").write_text('{"zarr_format": 2}')
-    (root / "a" / ".zarray").write_text(json.dumps(meta))
-    for number in range(MANY):
-        fd = os.open(root / "a" / str(number), os.O_CREAT | os.O_WRONLY)
-        os.write(fd, bytes([number % 251]))
-        os.close(fd)
-    return root
+    try:
+        (root / "s" / "a").mkdir(parents=True)
+        (root / "s" / ".zgroup").write_text('{"zarr_format": 2}')
+        (root / "s" / "a" / ".zarray").write_text(json.dumps(meta))
+        chunks = str(root / "s" / "a")
+        for number in range(MANY):
+            if number < 251:
+                Path(f"{chunks}/{number}").write_bytes(bytes([number]))
+            else:
+                os.link(f"{chunks}/{number % 251}", f"{chunks}/{number}")
+        yield root / "s"
+    finally:
+        subprocess.run(["rm", "-rf", root], check=True)
 
 
 @pytest.fixture(scope="module")

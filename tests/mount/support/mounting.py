@@ -27,16 +27,17 @@ def binary():
 
 def mounted(where):
     """The line of the kernel's table for what is mounted at `where`, split: (type, source, options), or None."""
-    where = os.path.abspath(where)
-    found = None
+    return dict(mounts()).get(os.path.abspath(where))
+
+
+def mounts():
+    """The kernel's table in its order, which is that of mounting: a mount point, and (type, source, options)."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
         for line in table:
             before, _, after = line.partition(" - ")
             point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), before.split()[4])
-            if point == where:
-                kind, source, options = after.split()[:3]
-                found = (kind, source, before.split()[5] + "," + options)
-    return found
+            kind, source, options = after.split()[:3]
+            yield point, (kind, source, before.split()[5] + "," + options)
 
 
 def detach(where):
@@ -89,8 +90,15 @@ class Mount:
             # Nor any mount: what lies below may be one as well.
             return (mounted(self.where) or "?")[0] == "fuse.chunkmount" and os.listdir(self.where) is not None
         except OSError as problem:
-            # What may not or cannot be listed has answered all the same.
-            return problem.errno in (errno.EACCES, errno.EOPNOTSUPP)
+            # A source that may not or cannot be listed has answered so. It is the daemon that did, not the kernel for it: the
+            # counters are never read from what the kernel remembers.
+            return problem.errno in (errno.EACCES, errno.EOPNOTSUPP) and self._counts()
+
+    def _counts(self):
+        try:
+            return bool(self.stats())
+        except OSError:
+            return False
 
     def _expire(self):
         self.expired = True

@@ -1,0 +1,97 @@
+"""`_FillValue`, which xarray spells otherwise in either version of Zarr. xarray writes, and decodes what is shown."""
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+from xarray.conventions import decode_cf_variable
+
+FILLS = {
+    "<f2": [0.1],
+    "<f4": [-9999.5, 1e20, np.nan, np.inf],
+    "<f8": [-1e300, 0.1, -np.inf, np.nan, -0.0],
+    "|u1": [255],
+    "<i2": [-32768, 0],
+    "<u4": [7],
+    "<i8": [-9223372036854775808],
+}
+CASES = {f"{dtype[1:]}_{i}": np.dtype(dtype).type(fill) for dtype, fills in FILLS.items() for i, fill in enumerate(fills)}
+
+
+def values(fill):
+    """Numbers, among them a chunk that has the fill value alone, and 0, which Zarr takes for absent."""
+    found = np.arange(24, dtype=np.dtype(fill.dtype)).reshape(4, 6)
+    found[1, 2] = fill
+    found[2:, :3] = fill
+    return found
+
+
+def raw(path):
+    return xarray.open_dataset(str(path), engine="zarr", consolidated=False, mask_and_scale=False)
+
+
+def masked(path):
+    return xarray.open_dataset(str(path), engine="zarr", consolidated=False)
+
+
+def same(got, want, name):
+    assert got.dtype == want.dtype, name
+    assert got.isnull().sum() == want.isnull().sum() >= 1, name
+    np.testing.assert_array_equal(got.values, want.values, err_msg=name)
+
+
+def written(path, version, encoded):
+    """A group by xarray with fill values, and with what more of its encoding `encoded` says for each."""
+    found = xarray.Dataset({name: (("y", "x"), values(fill), {"_FillValue": fill}) for name, fill in CASES.items()})
+    encoding = {name: {"chunks": (2, 3), **encoded(fill)} for name, fill in CASES.items()}
+    found.to_zarr(path, zarr_format=version, consolidated=False, encoding=encoding)
+
+
+def test_an_attribute_of_zarr_3_in_zarr_2(room, mount):
+    """xarray takes the `fill_value` of Zarr v2 for the mask; the attribute is decoded as in any file of netCDF."""
+    written(room / "a.zarr", 3, lambda fill: {"fill_value": fill.dtype.type(1)})
+    want = masked(room / "a.zarr")
+    group = zarr.open_group(str(mount(room / "a.zarr", "--zarr", "2").where), mode="r", zarr_format=2)
+    for name in CASES:
+        array = group[name]
+        assert array.fill_value == 1
+        variable = xarray.Variable(("y", "x"), array[...], {"_FillValue": array.attrs["_FillValue"]})
+        same(decode_cf_variable(name, variable), want[name], name)
+
+
+def test_where_zarr_3_says_the_same_of_absent_chunks(room, mount):
+    written(room / "a.zarr", 3, lambda fill: {"fill_value": fill})
+    want = masked(room / "a.zarr")
+    got = masked(mount(room / "a.zarr", "--zarr", "2").where)
+    for name in CASES:
+        same(got[name], want[name], name)
+
+
+def test_an_attribute_of_zarr_2_in_zarr_3(room, mount):
+    """A list of one number is how netcdf-c 4.8.0 writes it."""
+    group = zarr.open_group(str(room / "a.zarr"), mode="w", zarr_format=2)
+    for name, fill in CASES.items():
+        # Without a `fill_value`, xarray takes the attribute.
+        array = group.create_array(name, shape=(4, 6), chunks=(2, 3), dtype=fill.dtype, fill_value=None)
+        array[...] = values(fill)
+        array.attrs.update({"_ARRAY_DIMENSIONS": ["y", "x"], "_FillValue": fill.item()})
+    want = masked(room / "a.zarr")
+    view = mount(room / "a.zarr", "--zarr", "3")
+    got, plain = masked(view.where), raw(view.where)
+    for name, fill in CASES.items():
+        same(got[name], want[name], name)
+        assert np.array_equal(plain[name].attrs["_FillValue"], fill.item(), equal_nan=True), name
+    for name in ("f4_0", "f8_1"):
+        group[name].attrs["_FillValue"] = [CASES[name].item()]
+    got = masked(mount(room / "a.zarr", "--zarr", "3").where)
+    for name in ("f4_0", "f8_1"):
+        same(got[name], want[name], name)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_xarray_wrote_is_shown_as_it_is(version, room, mount):
+    written(room / "a.zarr", version, lambda fill: {"fill_value": fill} if version == 3 else {})
+    want, got = masked(room / "a.zarr"), masked(mount(room / "a.zarr").where)
+    for name in CASES:
+        same(got[name], want[name], name)
+        assert got[name].encoding["_FillValue"] == want[name].encoding["_FillValue"] or np.isnan(CASES[name])
