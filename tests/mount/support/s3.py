@@ -24,12 +24,14 @@ class Real:
             [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         told = json.loads(self.process.stdout.readline())
-        self.url, self.users = told["url"], told["users"]
+        self.url, self.users, self.role = told["url"], told["users"], told.get("role")
+        self.one_at_a_time = threading.Lock()
 
     def tell(self, *command):
-        self.process.stdin.write(json.dumps([str(part) for part in command]) + "\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "done\n"
+        with self.one_at_a_time:
+            self.process.stdin.write(json.dumps([str(part) for part in command]) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
 
     def env(self, user=None, **more):
         """An environment without any credentials but those of `user`."""
