@@ -8,7 +8,9 @@ import json
 import shlex
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -29,6 +31,9 @@ def provider(real):
     one = Provider(real)
     yield one
     one.stop()
+
+
+NO_REGION = pytest.mark.xfail(strict=True, reason="the token service is asked without a region: 'missing signing region'")
 
 
 class Way:
@@ -73,7 +78,11 @@ class Way:
         self.env |= {"AWS_EC2_METADATA_DISABLED": "false", "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.provider.url}
 
     def profile_with_process(self):
-        code = f"import urllib.request as r; print(r.urlopen('{self.provider.url}/process').read().decode())"
+        code = (
+            "import sys, urllib.request\ntry:\n"
+            f"    print(urllib.request.urlopen('{self.provider.url}/process').read().decode())\n"
+            "except OSError:\n    sys.exit(1)\n"
+        )
         self.profile(f"credential_process = {shlex.join([sys.executable, self.file('give.py', code)])}", "region = us-east-1")
 
     def profile_with_web_identity(self):
@@ -155,11 +164,13 @@ def test_a_source_that_fails_is_named_without_its_secrets(way, real, bucket):
     way.provider.broken = True
     more = clean_env(**way.env, AWS_MAX_ATTEMPTS="1")
     code, text = fails(bucket(STORE), "--endpoint-url", real.url, *way.options, env=more, within=60)
-    assert code in (4, 5), text
-    assert "credentials" in text
+    assert code == (4 if way.name == "instance" else 7), text
+    named = {"web": "web identity", "container": "container", "instance": "metadata address"}
+    assert "no credentials" in text and named.get(way.name.partition("-")[0], "profile lab") in text
     tells_no_secret(text, way.provider)
 
 
+@NO_REGION
 @pytest.mark.parametrize("region", ["profile", "environment"])
 def test_a_profile_assumes_a_role(region, real, mount, bucket, room):
     config, secrets = room / "config", room / "credentials"
@@ -180,29 +191,62 @@ def test_a_profile_assumes_a_role(region, real, mount, bucket, room):
     assert user["AWS_SECRET_ACCESS_KEY"] not in said(view)
 
 
-@pytest.mark.parametrize("source", ["Environment", "EcsContainer", "Ec2InstanceMetadata"])
-def test_a_profile_assumes_a_role_by_another_source(source, real, mount, bucket, room):
-    """The source's own keys are asked for by a role that the token service gives out."""
+@NO_REGION
+def test_a_profile_assumes_a_role_by_the_environment(real, mount, bucket, room):
     config = room / "config"
-    config.write_text(f"[profile lab]\nrole_arn = {real.role}\ncredential_source = {source}\nregion = us-east-1\n")
-    user = real.users["assumer"]
+    config.write_text(f"[profile lab]\nrole_arn = {real.role}\ncredential_source = Environment\nregion = us-east-1\n")
     env = {"AWS_CONFIG_FILE": config, "AWS_ENDPOINT_URL_STS": real.url}
-    if source == "Environment":
-        env |= user
-    keys = {"AccessKeyId": user["AWS_ACCESS_KEY_ID"], "SecretAccessKey": user["AWS_SECRET_ACCESS_KEY"]}
-    one = Provider(real)
-    one.keys = lambda way, **more: (200, "application/json", json.dumps({**keys, "Expiration": moment(time.time() + 3600), **more}))
-    try:
-        if source == "EcsContainer":
-            env |= {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{one.url}/container"}
-            env |= {"AWS_CONTAINER_AUTHORIZATION_TOKEN": PROOF["container"]}
-        if source == "Ec2InstanceMetadata":
-            env |= {"AWS_EC2_METADATA_DISABLED": "false", "AWS_EC2_METADATA_SERVICE_ENDPOINT": one.url}
-        # Long-lived keys have no token: one is said, and the real server takes it for none.
-        view = mount(bucket(STORE), "--endpoint-url", real.url, "--profile", "lab", env=clean_env(**env))
-        assert (by_zarr(view / "") == by_zarr(CORPUS.path(STORE))).all()
-    finally:
-        one.stop()
+    view = mount(bucket(STORE), "--endpoint-url", real.url, "--profile", "lab", env=real.env("assumer", **env))
+    assert (by_zarr(view / "") == by_zarr(CORPUS.path(STORE))).all()
+
+
+@pytest.mark.xfail(strict=True, reason="what a program says of its failure is told with all its lines")
+def test_a_program_that_fails_is_told_of_in_one_line(real, bucket, room):
+    program = room / "program"
+    program.write_text("#!/bin/sh\nprintf 'first line\\nsecond line\\n' >&2\nexit 1\n")
+    program.chmod(0o755)
+    (room / "config").write_text(f"[profile lab]\ncredential_process = {program}\n")
+    env = clean_env(AWS_CONFIG_FILE=room / "config")
+    code, text = fails(bucket(STORE), "--endpoint-url", real.url, "--profile", "lab", env=env)
+    assert code == 7 and "profile lab" in text
+
+
+@pytest.fixture
+def proxy():
+    """Writes down whom it is asked to connect to, and does not."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_CONNECT(self):
+            asked.append(self.path)
+            self.send_error(403)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("said", ["web", pytest.param("profile", marks=NO_REGION), pytest.param("role", marks=NO_REGION)])
+def test_the_token_service_of_the_region_is_asked(said, proxy, provider, real, bucket, room):
+    """Without an endpoint of its own it is Amazon's, of the region that is configured."""
+    way = Way("web" if said == "web" else "profile-with-web-identity", provider, room)
+    if said == "role":
+        way.profile(f"role_arn = {real.role}", "source_profile = base", "[profile base]", "aws_access_key_id = x",
+                    "aws_secret_access_key = x")  # fmt: skip
+    way.env |= {"AWS_REGION": "eu-north-1", "AWS_CONFIG_FILE": way.env.get("AWS_CONFIG_FILE", "/dev/null")}
+    if said != "web":
+        text = (room / "config").read_text().replace("us-east-1", "eu-north-1")
+        (room / "config").write_text(text)
+    del way.env["AWS_ENDPOINT_URL_STS"]
+    url, asked = proxy
+    more = {"https_proxy": url, "HTTPS_PROXY": url, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
+    fails(bucket(STORE), "--endpoint-url", real.url, *way.options, "--timeout", "10", env=clean_env(**way.env, **more), within=60)
+    assert set(asked) == {"sts.eu-north-1.amazonaws.com:443"}
 
 
 def test_what_is_set_first_is_asked_alone(provider, real, mount, bucket, room):
@@ -233,29 +277,29 @@ def test_no_source_that_is_set_is_passed_over(provider, real, bucket, room):
     env = Way("web", provider, room).env | Way("container", provider, room).env
     env["AWS_ROLE_ARN"] = "arn:aws:iam::123456789012:role/another"
     code, text = fails(bucket(STORE), "--endpoint-url", real.url, env=clean_env(**env), within=60)
-    assert code in (4, 5) and "web identity" in text and provider.log == []
+    assert code == 7 and "web identity" in text and provider.log == []
     env = Way("container", provider, room).env | Way("instance", provider, room).env | {"AWS_PROFILE": "nobody"}
     code, text = fails(bucket(STORE), "--endpoint-url", real.url, env=clean_env(**env), within=60)
     assert code in (3, 4, 5) and "nobody" in text and provider.log == []
 
 
-@pytest.mark.parametrize("command", [["ls"], ["cat", ".zarray"], ["check"]])
+@pytest.mark.parametrize("command", [["ls"], ["cat", ".zarray"], ["check"], ["info"]])
 def test_commands_find_credentials_too(command, provider, real, bucket, room):
     way = Way("container", provider, room)
     name, *rest = command
-    source = bucket(STORE) + "".join(f"/{part}" for part in rest)
     done = subprocess.run(
-        [binary(), name, source, "--endpoint-url", real.url], env=clean_env(**way.env), capture_output=True, text=True, timeout=60
+        [binary(), name, bucket(STORE), *rest, "--endpoint-url", real.url], env=clean_env(**way.env), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0 and done.stdout, done.stderr
     assert way.asked() == 1
     tells_no_secret(done.stdout + done.stderr, provider)
 
 
+@pytest.mark.xfail(strict=True, reason="within five minutes of their end they are asked for with each request")
 def test_credentials_that_end_soon_are_not_asked_for_with_each_request(provider, opened, room):
     """A source may give what it has kept for a while, so that less than five minutes of it are left."""
     way = Way("container", provider, room)
-    provider.lifetime = 120
+    provider.lifetime, provider.lasting = 120, True
     view = opened(way)
     assert (by_zarr(view / "") == by_zarr(CORPUS.path(STORE))).all()
     requests = view.stats()["store"]
@@ -289,6 +333,7 @@ def test_what_the_server_takes_for_ended_is_asked_for_anew(mount, double, provid
     assert way.asked() == 2
 
 
+@pytest.mark.xfail(strict=True, reason="the request that was refused is not made again with the new credentials")
 def test_a_chunk_is_read_although_the_server_takes_its_credentials_for_ended(mount, double, provider, room):
     values, files = small_array()
     put(double, "a", files)

@@ -13,11 +13,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 PROOF = {way: f"proof-for-{way}-{'0' * 16}" for way in ("web", "container", "instance", "sso")}
 
 
+# What services say when they fail: JSON, and the token service XML.
+TROUBLE = [
+    ("application/json", '{"message": "so it is"}'),
+    ("text/xml", "<ErrorResponse><Error><Type>Receiver</Type><Code>InternalFailure</Code><Message>so it is</Message></Error></ErrorResponse>"),
+]
+
+
 class Provider:
-    """Gives credentials that end after `lifetime` seconds. `log` has the ways they were asked for."""
+    """Gives credentials that end after `lifetime` seconds. `log` has the ways they were asked for.
+
+    Each that are given end those given before, unless `lasting`.
+    """
 
     def __init__(self, real, lifetime=3600):
-        self.real, self.lifetime, self.log, self.given, self.broken = real, lifetime, [], [], False
+        self.real, self.lifetime, self.log, self.given = real, lifetime, [], []
+        self.broken = self.lasting = False
         self.lock = threading.Lock()
         provider = self
 
@@ -61,7 +72,7 @@ class Provider:
     def answer(self, request):
         url = urllib.parse.urlsplit(request.path)
         if self.broken:
-            return 500, "text/plain", "so it is"
+            return 500, *TROUBLE[request.command == "POST"]
         if request.command == "POST":
             return self.web(dict(urllib.parse.parse_qsl(request.body)))
         if url.path.startswith("/latest/"):
@@ -116,7 +127,7 @@ class Provider:
     def give(self, way):
         with self.lock:
             new = self.real.tell("issue", "", "")
-            if self.given:
+            if self.given and not self.lasting:
                 self.real.tell("revoke", "", self.given[-1][0])
             self.given.append(new)
             self.log.append(way)
