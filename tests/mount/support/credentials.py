@@ -126,9 +126,9 @@ class Provider:
 
     def give(self, way):
         with self.lock:
-            new = self.real.tell("issue", "", "")
+            new = self.real.tell("issue")
             if self.given and not self.lasting:
-                self.real.tell("revoke", "", self.given[-1][0])
+                self.real.tell("revoke", self.given[-1][0])
             self.given.append(new)
             self.log.append(way)
             return *new, time.time() + self.lifetime

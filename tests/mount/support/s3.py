@@ -14,17 +14,22 @@ from xml.sax.saxutils import escape
 from .data import ROOT
 
 
+# Which real server: moto, or one that is more faithful and takes longer to install.
+SERVER = os.environ.get("CHUNKMOUNT_S3_SERVER", "moto")
+
+
 class Real:
-    """moto in a process of its own, which checks signatures; see `moto_server.py`."""
+    """A real server in a process of its own, which checks signatures; see `moto_server.py` and `garage_server.py`."""
 
     def __init__(self):
         python = os.environ.get("CHUNKMOUNT_S3_PYTHON", ROOT / ".venv-s3" / "bin" / "python")
-        script = ROOT / "tests" / "mount" / "support" / "moto_server.py"
+        script = ROOT / "tests" / "mount" / "support" / f"{SERVER}_server.py"
         self.process = subprocess.Popen(
             [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         told = json.loads(self.process.stdout.readline())
         self.url, self.users, self.role = told["url"], told["users"], told.get("role")
+        self.region = told.get("region", "us-east-1")
         self.one_at_a_time = threading.Lock()
 
     def tell(self, *command):
@@ -35,7 +40,8 @@ class Real:
 
     def env(self, user=None, **more):
         """An environment without any credentials but those of `user`."""
-        return clean_env(**(self.users[user] if user else {}), **more)
+        region = {} if self.region == "us-east-1" else {"AWS_REGION": self.region}
+        return clean_env(**region, **(self.users[user] if user else {}), **more)
 
     def stop(self):
         self.process.stdin.close()
