@@ -1,6 +1,6 @@
 """What depends on the server: pages, ranges, versions, names and refusals, as a real one that checks signatures has them.
 
-`scripts/test-s3-garage` runs these and `test_s3.py` against Garage in the place of moto.
+`scripts/test-s3` runs these and `test_s3.py` against Garage or s3s-fs in the place of moto.
 """
 
 import errno
