@@ -53,20 +53,20 @@ def test_every_store(store, bucket, s3):
 
 @OTHERS
 def test_a_listing_of_several_pages(put, s3):
-    values, files = small_array((2010,), (1,))
+    values, files = small_array((1010,), (1,))
     view = s3(put("pages", files))
     assert set(os.listdir(view / "")) == set(files) - {".zattrs"}
-    assert view.stats()["store"]["list"] == 3
-    assert (np.fromfile(view / "2009", "<i4") == values[-1:]).all()
+    assert view.stats()["store"]["list"] == 2
+    assert (np.fromfile(view / "1009", "<i4") == values[-1:]).all()
 
 
 @OTHERS
 def test_a_directory_of_several_pages(put, s3):
-    values, files = small_array((1010, 2), (1, 1), "/")
+    values, files = small_array((1010, 1), (1, 1), "/")
     view = s3(put("folders", files))
     assert set(os.listdir(view / "")) == {".zarray"} | {str(i) for i in range(1010)}
-    assert sorted(os.listdir(view / "1009")) == ["0", "1"]
-    assert (np.fromfile(view / "1009/1", "<i4") == values[1009, 1]).all()
+    assert os.listdir(view / "1009") == ["0"]
+    assert (np.fromfile(view / "1009/0", "<i4") == values[1009, 0]).all()
 
 
 @pytest.mark.parametrize(

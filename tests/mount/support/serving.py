@@ -7,6 +7,7 @@ removes one. Each line is answered by one, and the input's end is the server's.
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 
 def serve(s3, told, **more):
@@ -27,7 +28,6 @@ def upload(s3, bucket, key, path):
     if os.path.isfile(path):
         s3.upload_file(path, bucket, key)
         return
-    for here, _, files in os.walk(path):
-        for name in files:
-            file = os.path.join(here, name)
-            s3.upload_file(file, bucket, f"{key}/{os.path.relpath(file, path)}")
+    found = [os.path.join(here, name) for here, _, files in os.walk(path) for name in files]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda file: s3.upload_file(file, bucket, f"{key}/{os.path.relpath(file, path)}"), found))
