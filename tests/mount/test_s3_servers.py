@@ -99,6 +99,7 @@ def test_absent_is_absent(put, real, s3):
     assert code in (4, 7) and "no-such-bucket" in text
 
 
+@pytest.mark.skipif(SERVER == "s3s", reason="its listings tell no entity tags, so that no version is known before it is read")
 def test_a_replaced_object_is_stale(put, real, s3):
     _, files = small_array()
     address = put("changes", files)
@@ -132,6 +133,7 @@ def test_an_empty_object_is_no_chunk(put, real, s3):
     assert (view / "0.0").read_bytes() == files["0.0"]
 
 
+@pytest.mark.skipif(SERVER == "s3s", reason="its objects are files, and markers would be directories")
 def test_markers_of_directories(put, real, s3):
     values, files = small_array()
     put("marked/a", files)
