@@ -246,6 +246,27 @@ def test_the_region_is_found(double):
     assert sum("/us-east-1/" in text for text in asked) == 1
 
 
+@pytest.mark.xfail(strict=True, reason="only the header x-amz-bucket-region is looked at")
+def test_the_region_is_found_in_the_text_of_an_error(double):
+    """Garage says it only there, and Amazon there as well."""
+    values, files = small_array()
+    put(double, "a", files)
+    text = (
+        b"<?xml version='1.0'?><Error><Code>AuthorizationHeaderMalformed</Code><Message>unexpected scope</Message>"
+        b"<Resource>/b/</Resource><Region>garage</Region></Error>"
+    )
+
+    def away(request):
+        elsewhere = "/garage/s3/" not in request.handler.headers.get("Authorization", "")
+        if elsewhere:
+            request.send(400, text)
+        return elsewhere
+
+    double.faults.append(away)
+    view = double.signed("s3://b/a")
+    assert (by_zarr(view / "") == values).all()
+
+
 def test_readers_pay_if_they_say_so(double):
     values, files = small_array()
     put(double, "a", files)
