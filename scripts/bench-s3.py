@@ -79,7 +79,11 @@ class Mounted:
         self.process = subprocess.Popen([*command(self.where)], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def __enter__(self):
-        wait_for(lambda: mounted(self.where) and os.listdir(self.where), 60, "it is mounted")
+        try:
+            wait_for(lambda: mounted(self.where) and os.listdir(self.where), 60, "it is mounted")
+        except BaseException:
+            self.__exit__()
+            raise
         return self.where
 
     def __exit__(self, *_):
