@@ -8,7 +8,7 @@ COPY . .
 RUN cargo build --release --locked
 
 FROM debian:bookworm-slim
-RUN apt-get update && apt-get install -y --no-install-recommends fuse3 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates fuse3 && rm -rf /var/lib/apt/lists/*
 COPY --from=build /chunkmount/target/release/chunkmount /usr/bin/chunkmount
 RUN ln -s ../bin/chunkmount /usr/sbin/mount.chunkmount
 ENTRYPOINT ["chunkmount"]

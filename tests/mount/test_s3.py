@@ -15,7 +15,7 @@ from support import data
 from support.checks import check_groups, check_store
 from support.mounting import binary
 from support.reading import by_zarr
-from support.s3 import Double, Real, clean_env
+from support.s3 import SERVER, Double, Real, clean_env
 
 CORPUS = data.stores()
 # Each dialect and a few kinds of archive: what differs between the others is not where their bytes come from.
@@ -39,6 +39,8 @@ def bucket(real):
     done = set()
 
     def upload(store):
+        if SERVER == "s3s" and store.startswith("zip/") and CORPUS.path(store).stat().st_size < 1 << 20:
+            pytest.skip("asked for the last 64 KiB of a shorter object, it fails with 500")
         if store not in done:
             real.tell("upload", "bucket", f"stores/{store}", CORPUS.path(store))
             done.add(store)
@@ -135,6 +137,7 @@ def test_urls_and_credentials(bucket, s3, real, room, mount):
     assert code == 3 and "s3://bucket/nothing/here" in text
 
 
+@pytest.mark.skipif(SERVER != "moto", reason="who may read may list there")
 def test_without_list_permission_nothing_is_absent(bucket, s3, real):
     code, text = fails(bucket("zarr2/tree.zarr") + "/no", "--endpoint-url", real.url, env=real.env("reader"))
     assert code == 4, text
@@ -243,6 +246,27 @@ def test_the_region_is_found(double):
     view = double.signed("s3://b/a")
     assert (by_zarr(view / "") == values).all()
     assert sum("/us-east-1/" in text for text in asked) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="only the header x-amz-bucket-region is looked at")
+def test_the_region_is_found_in_the_text_of_an_error(double):
+    """Garage says it only there, and Amazon there as well."""
+    values, files = small_array()
+    put(double, "a", files)
+    text = (
+        b"<?xml version='1.0'?><Error><Code>AuthorizationHeaderMalformed</Code><Message>unexpected scope</Message>"
+        b"<Resource>/b/</Resource><Region>garage</Region></Error>"
+    )
+
+    def away(request):
+        elsewhere = "/garage/s3/" not in request.handler.headers.get("Authorization", "")
+        if elsewhere:
+            request.send(400, text)
+        return elsewhere
+
+    double.faults.append(away)
+    view = double.signed("s3://b/a")
+    assert (by_zarr(view / "") == values).all()
 
 
 def test_readers_pay_if_they_say_so(double):

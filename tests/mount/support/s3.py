@@ -1,5 +1,6 @@
 """Servers of objects for the tests: a real one, and one that misbehaves as it is told."""
 
+import functools
 import hashlib
 import json
 import os
@@ -14,26 +15,34 @@ from xml.sax.saxutils import escape
 from .data import ROOT
 
 
+# Which real server: moto, or one that is more faithful and takes longer to install.
+SERVER = os.environ.get("CHUNKMOUNT_S3_SERVER", "moto")
+
+
 class Real:
-    """moto in a process of its own, which checks signatures; see `moto_server.py`."""
+    """A real server in a process of its own, which checks signatures; see `moto_server.py` and `garage_server.py`."""
 
     def __init__(self):
         python = os.environ.get("CHUNKMOUNT_S3_PYTHON", ROOT / ".venv-s3" / "bin" / "python")
-        script = ROOT / "tests" / "mount" / "support" / "moto_server.py"
+        script = ROOT / "tests" / "mount" / "support" / f"{SERVER}_server.py"
         self.process = subprocess.Popen(
             [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         told = json.loads(self.process.stdout.readline())
-        self.url, self.users = told["url"], told["users"]
+        self.url, self.users, self.role = told["url"], told["users"], told.get("role")
+        self.region = told.get("region", "us-east-1")
+        self.one_at_a_time = threading.Lock()
 
     def tell(self, *command):
-        self.process.stdin.write(json.dumps([str(part) for part in command]) + "\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "done\n"
+        with self.one_at_a_time:
+            self.process.stdin.write(json.dumps([str(part) for part in command]) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
 
     def env(self, user=None, **more):
         """An environment without any credentials but those of `user`."""
-        return clean_env(**(self.users[user] if user else {}), **more)
+        region = {} if self.region == "us-east-1" else {"AWS_REGION": self.region}
+        return clean_env(**region, **(self.users[user] if user else {}), **more)
 
     def stop(self):
         self.process.stdin.close()
@@ -103,6 +112,12 @@ class Double:
         return Counter(kind for kind, _ in self.log)
 
 
+@functools.lru_cache(maxsize=10_000)
+def tag(content):
+    """The entity tag; made once for each content, since a part of a large one must not cost all of it."""
+    return '"' + hashlib.md5(content).hexdigest() + '"'
+
+
 class Request:
     """One request: what is asked, and ways to answer it well or badly."""
 
@@ -142,7 +157,7 @@ class Request:
 
     def headers_of(self, content):
         return {
-            "ETag": '"' + hashlib.md5(content).hexdigest() + '"',
+            "ETag": tag(content),
             "Last-Modified": "Mon, 02 Nov 2026 10:00:00 GMT",
             "Accept-Ranges": "bytes",
         }
