@@ -165,18 +165,26 @@ impl Destination {
             if found.is_some() {
                 return refuse("holds an unfinished copy of something else, or with other options");
             }
-            if fs::read_dir(&real).map_err(|e| failed(&e, path))?.next().is_some() {
+            // Killed before it could say what it copies, an attempt leaves its own directory alone.
+            if fs::read_dir(&real).map_err(|e| failed(&e, path))?.any(|entry| !entry.is_ok_and(|entry| entry.file_name() == WORK))
+            {
                 return refuse("is not empty, and holds no unfinished copy");
             }
         }
-        // What was under way is not whole.
-        if work.exists() {
-            fs::remove_dir_all(&work).map_err(|e| failed(&e, &work))?;
+        fs::create_dir_all(&work).map_err(|e| failed(&e, &work))?;
+        // What was under way is not whole. What is copied stays told, so that a second interruption loses nothing.
+        for entry in fs::read_dir(&work).map_err(|e| failed(&e, &work))? {
+            let part = entry.map_err(|e| failed(&e, &work))?.path();
+            if !resumed || part != begun {
+                fs::remove_file(&part).map_err(|e| failed(&e, &part))?;
+            }
         }
-        fs::create_dir(&work).map_err(|e| failed(&e, &work))?;
-        let to = Self { path: real, work, resumed, number: AtomicU64::new(0), skipped: AtomicU64::new(0) };
-        fs::write(&begun, format!("{what:#}\n")).map_err(|e| failed(&e, &begun))?;
-        Ok(to)
+        if !resumed {
+            let part = work.join("new");
+            let told = fs::write(&part, format!("{what:#}\n")).and_then(|()| fs::rename(&part, &begun));
+            told.map_err(|e| failed(&e, &begun))?;
+        }
+        Ok(Self { path: real, work, resumed, number: AtomicU64::new(0), skipped: AtomicU64::new(0) })
     }
 
     /// The length of a file that is there and whole.

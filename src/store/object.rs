@@ -12,6 +12,7 @@ mod credentials;
 mod disk;
 mod endpoint;
 mod fail;
+mod merge;
 mod names;
 mod open;
 mod shelf;
@@ -26,10 +27,11 @@ use crate::error::{Error, Kind, Result};
 use client::Client;
 use disk::Disk;
 use lru::LruCache;
+use merge::Merge;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectMeta};
 use parking_lot::Mutex;
-use shelf::Shelf;
+use shelf::{Shelf, Shelves};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,36 +73,10 @@ pub struct Remote {
     asking: Turns<Known>,
     first_pages: Turns<Arc<Shelf>>,
     listings: Turns<Arc<Shelf>>,
+    /// Parts of objects that are asked for now.
+    merge: Merge,
     /// Whether it was said that versions are not told.
     said: AtomicBool,
-}
-
-struct Shelves {
-    kept: LruCache<Key, (Instant, Arc<Shelf>)>,
-    weight: usize,
-}
-
-impl Shelves {
-    fn clear(&mut self) {
-        self.kept.clear();
-        self.weight = 0;
-    }
-
-    // Keeps a listing for others to answer from, at most `limit` bytes of all together. One that would drive most others out is
-    // not kept.
-    fn keep(&mut self, key: &Key, when: Instant, shelf: &Arc<Shelf>, limit: usize) {
-        if shelf.weight() > limit.checked_div(2).unwrap_or(0) {
-            return;
-        }
-        self.weight = self.weight.saturating_add(shelf.weight());
-        if let Some((_, (_, old))) = self.kept.push(key.clone(), (when, Arc::clone(shelf))) {
-            self.weight = self.weight.saturating_sub(old.weight());
-        }
-        while self.weight > limit {
-            let Some((_, (_, old))) = self.kept.pop_lru() else { break };
-            self.weight = self.weight.saturating_sub(old.weight());
-        }
-    }
 }
 
 impl Remote {
@@ -111,10 +87,11 @@ impl Remote {
             address,
             prefix,
             disk,
+            merge: Merge::default(),
             documents: options.documents,
             refresh: options.refresh,
             opened: SystemTime::now(),
-            shelves: Mutex::new(Shelves { kept: LruCache::unbounded(), weight: 0 }),
+            shelves: Mutex::new(Shelves::new()),
             heads: Mutex::new(LruCache::new(HEADS)),
             asking: Turns::default(),
             first_pages: Turns::default(),
@@ -273,6 +250,35 @@ impl Remote {
             }
             return Ok(kept);
         }
+        let answer = match (range, pin) {
+            (Range::Part { offset, length }, Some(pin))
+                if (1..=merge::PIECE.min(limit)).contains(&length) && !is_untold(pin) && offset.checked_add(length).is_some() =>
+            {
+                self.merge.read(key, pin, (offset, offset.saturating_add(length)), into, &|(start, end), into| {
+                    let length = end.saturating_sub(start);
+                    self.request(key, &path, &file, Range::Part { offset: start, length }, Some(pin), length, into)
+                })
+            }
+            _ => self.request(key, &path, &file, range, pin, limit, into),
+        };
+        if let (Ok(meta), Some(disk), false) = (&answer, &self.disk, into.is_empty()) {
+            disk.put(&self.client.identity, &self.address.name(&full), meta, range, into);
+        }
+        answer
+    }
+
+    // Reads a range of an object of which `file` is known, by a request of its own.
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has looked everything up")]
+    fn request(
+        &self,
+        key: &Key,
+        path: &Path,
+        file: &Option<Known>,
+        range: Range,
+        pin: Option<&Version>,
+        limit: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<Meta> {
         // Two parts of such an object could be of different ones, and nobody would know.
         if pin.is_some_and(is_untold) && range != Range::All {
             let size = self.present(key)?.size;
@@ -282,7 +288,6 @@ impl Remote {
                 return Err(Error::unsupported(reason));
             }
         }
-        let asked = range;
         let range = match range {
             Range::All => None,
             Range::Part { length: 0, .. } | Range::Suffix(0) => return self.nothing(key, pin, into),
@@ -320,14 +325,11 @@ impl Remote {
             // The last bytes begin after the end of nothing only.
             Some(GetRange::Suffix(_)) | None => 0,
         };
-        match self.client.read(&path, range, tag, into, &accept) {
+        match self.client.read(path, range, tag, into, &accept) {
             Ok(Some(object)) => {
                 let meta = meta(&object);
                 if file.is_none() {
                     self.learn(key, when, Some(meta.clone()));
-                }
-                if let Some(disk) = &self.disk {
-                    disk.put(&self.client.identity, &self.address.name(&full), &meta, asked, into);
                 }
                 Ok(meta)
             }
@@ -505,7 +507,7 @@ mod tests {
             Arc::new(shelf)
         };
         let (small, large) = (shelf(100), shelf(1000));
-        let mut shelves = Shelves { kept: LruCache::unbounded(), weight: 0 };
+        let mut shelves = Shelves::new();
         let limit = large.weight() * 3 / 2;
         let key = |name: &str| Key::root().join(name).unwrap();
         for name in ["a", "b", "large", "b"] {

@@ -205,6 +205,17 @@ def test_a_copy_goes_on_where_it_was_killed(room):
     assert np.array_equal(zarr.open_array(copy, mode="r")[:], array[:])
 
 
+def test_a_copy_goes_on_that_was_killed_before_it_began(room):
+    """What an attempt leaves that could not say yet what it copies: its own directory."""
+    array = zarr.create_array(room / "a.zarr", shape=(4, 64), chunks=(1, 64), dtype="<i4", zarr_format=2)
+    array[:] = np.arange(4 * 64).reshape(4, 64)
+    (room / "copy" / ".chunkmount-cp").mkdir(parents=True)
+    (room / "copy" / ".chunkmount-cp" / "new").write_bytes(b'{"chunk')
+    done = run("cp", room / "a.zarr", room / "copy")
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(zarr.open_array(room / "copy", mode="r")[:], array[:])
+
+
 def unfinished(source, copy):
     """A copy that stopped over a damaged chunk."""
     damaged = source / "3.0"

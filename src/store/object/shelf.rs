@@ -5,8 +5,10 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use crate::error::{Error, Result};
-use crate::store::{Listing, Meta, ObjectKind, Version};
-use std::time::{Duration, SystemTime};
+use crate::store::{Key, Listing, Meta, ObjectKind, Version};
+use lru::LruCache;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 /// A first page that holds fewer names than this tells nothing of the names that it does not hold: with so few names the order
 /// may be chance, and there are servers that list in none.
@@ -209,6 +211,41 @@ pub fn time(milliseconds: i64) -> SystemTime {
     let epoch = SystemTime::UNIX_EPOCH;
     let time = if milliseconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
     time.unwrap_or(epoch)
+}
+
+/// Listings that were asked for.
+pub struct Shelves {
+    pub(super) kept: LruCache<Key, (Instant, Arc<Shelf>)>,
+    pub(super) weight: usize,
+}
+
+impl Shelves {
+    /// None.
+    pub fn new() -> Self {
+        Self { kept: LruCache::unbounded(), weight: 0 }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.weight = 0;
+    }
+
+    /// Keeps a listing for others to answer from, at most `limit` bytes of all together. One that would drive most others out is
+    /// not kept.
+    pub fn keep(&mut self, key: &Key, when: Instant, shelf: &Arc<Shelf>, limit: usize) {
+        if shelf.weight() > limit.checked_div(2).unwrap_or(0) {
+            return;
+        }
+        self.weight = self.weight.saturating_add(shelf.weight());
+        if let Some((_, (_, old))) = self.kept.push(key.clone(), (when, Arc::clone(shelf))) {
+            self.weight = self.weight.saturating_sub(old.weight());
+        }
+        while self.weight > limit {
+            let Some((_, (_, old))) = self.kept.pop_lru() else { break };
+            self.weight = self.weight.saturating_sub(old.weight());
+        }
+    }
 }
 
 #[cfg(test)]
