@@ -7,10 +7,12 @@ import subprocess
 import threading
 import time
 import urllib.request
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import zarr
 
 from support.mounting import wait_for
 from support.reading import by_zarr
@@ -72,6 +74,32 @@ def test_reading_ahead_asks_for_nothing_twice(far):
     before = far.count()
     in_order(view.where, far.names)
     assert far.count() - before == {"GET": 256}
+
+
+@pytest.mark.parametrize("kind", ["archive", "shard"])
+def test_neighbours_in_one_object_are_fetched_together(kind, double, room):
+    """256 chunks in one object, each of some hundred bytes: read in order, that takes far fewer requests."""
+    if kind == "archive":
+        values, files = small_array((160, 160), (10, 10))
+        with zipfile.ZipFile(room / "x.zip", "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+            archive.writestr("other", os.urandom(9 << 20))
+        double.put("x.zip", (room / "x.zip").read_bytes())
+        source, names = "s3://b/x.zip", [f"{i}.{j}" for i in range(16) for j in range(16)]
+    else:
+        values = np.arange(160 * 160, dtype="<i4").reshape(160, 160)
+        zarr.create_array(room / "a", data=values, chunks=(10, 10), shards=(160, 160), zarr_format=3)
+        double.upload("a", room / "a")
+        source, names = "s3://b/a", [f"c/{i}/{j}" for i in range(16) for j in range(16)]
+    view = double.mount(source)
+    os.stat(view / names[0])
+    double.faults.append(slow)
+    double.log.clear()
+    _, got = in_order(view.where, names)
+    want = values.reshape(16, 10, 16, 10).swapaxes(1, 2)
+    assert np.array_equal(np.frombuffer(got, "<i4").reshape(16, 16, 10, 10), want)
+    assert double.count()["GET"] <= 128, double.count()
 
 
 def test_reads_are_concurrent_beyond_the_threads(far):
