@@ -204,6 +204,9 @@ pub struct Stored {
     /// declares its characters `<U1` and, in pure Zarr, leaves no other mark. A block decodes to the full length, or to a
     /// quarter of it and then each byte is one code point; no other length is right.
     pub narrow_text: bool,
+    /// Length along each axis of what the last block along it holds, where that is less than a chunk; empty where all blocks are
+    /// whole. Only of an array whose chunks are objects of plain elements.
+    pub last: Vec<u64>,
 }
 
 /// What wraps the encoded bytes of a block.
@@ -400,6 +403,20 @@ impl Array {
         self.stored.swaps.clear();
         // The fill value of a byte is that of its code point: the first byte of it, little-endian.
         self.fill.bytes.iter_mut().for_each(|bytes| bytes.truncate(1));
+    }
+
+    /// The shape of the block that is stored for a chunk, in the order of axes that is shown; `None` for that of a whole chunk.
+    pub fn short_block(&self, index: &[u64]) -> Option<Vec<u64>> {
+        if self.stored.last.is_empty() {
+            return None;
+        }
+        let grid = self.grid();
+        let ends = |(axis, &chunk): (usize, &u64)| {
+            let is_last = index.get(axis).zip(grid.get(axis)).is_some_and(|(i, n)| i.checked_add(1) == Some(*n));
+            self.stored.last.get(axis).filter(|_| is_last).copied().unwrap_or(chunk)
+        };
+        let block: Vec<u64> = self.chunks.iter().enumerate().map(ends).collect();
+        (block != self.chunks).then_some(block)
     }
 
     /// Takes the chunks to be named with `/`, which puts them into directories.

@@ -27,6 +27,8 @@ pub struct Part {
     pub range: Range,
     /// The content of the shard, where it has to be read as a whole.
     pub body: Option<Arc<Vec<u8>>>,
+    /// The shape of the block, where it is shorter than a chunk.
+    pub block: Option<Vec<u64>>,
 }
 
 impl Part {
@@ -100,7 +102,7 @@ impl Indexes {
         match &array.stored.placement {
             Placement::Object => {
                 let meta = store.head_object(&key)?;
-                Ok(Part { key, meta, range: Range::All, body: None })
+                Ok(Part { key, meta, range: Range::All, body: None, block: array.short_block(index) })
             }
             Placement::Shards(levels) => self.in_shard(store, &key, array, levels, index).map_err(|e| about(e, &key)),
             Placement::Cube(cube) => self.in_cube(store, &key, cube, &cube_order(array, index)).map_err(|e| about(e, &key)),
@@ -146,7 +148,7 @@ impl Indexes {
         }
         let meta = found.ok_or_else(|| Error::new(Kind::Bug, "a shard without levels"))?;
         let range = Range::Part { offset: container.offset, length: container.length.unwrap_or(0) };
-        Ok(Part { key: key.clone(), meta, range, body: container.body })
+        Ok(Part { key: key.clone(), meta, range, body: container.body, block: None })
     }
 
     fn in_cube(&self, store: &dyn Store, key: &Key, cube: &Cube, index: &[u64]) -> Result<Part> {
@@ -175,7 +177,7 @@ impl Indexes {
             return Err(Error::corrupt(format!("block {slot} has no bytes")));
         }
         let range = Range::Part { offset: start, length: end - start };
-        Ok(Part { key: key.clone(), meta: known.meta, range, body: known.body })
+        Ok(Part { key: key.clone(), meta: known.meta, range, body: known.body, block: None })
     }
 
     /// The index of a shard or cube, from memory or by `read`. Within a shard its version is that of `outer`.

@@ -72,13 +72,18 @@ fn array(members: &Members) -> Result<Array> {
         return Err(Error::unsupported(format!("storage_transformers: {found} are not undone")));
     }
     let shape = axes(members, "shape")?;
-    let object_shape = grid::chunk_shape(member("chunk_grid")?, &shape).map_err(|e| inside("chunk_grid", e))?;
+    let grid = grid::parse(member("chunk_grid")?, &shape).map_err(|e| inside("chunk_grid", e))?;
     let typed = dtype::parse(member("data_type")?).map_err(|e| inside("data_type", e))?;
     let fill = fill::parse(member("fill_value")?, &typed.dtype)?;
     let stored_keys = key_encoding(member("chunk_key_encoding")?).map_err(|e| inside("chunk_key_encoding", e))?;
     let gdal = codecs_of_gdal(members);
     let listed = gdal.as_ref().map_or_else(|| member("codecs"), Ok)?;
-    let plan = codecs::plan(listed, object_shape, &typed).map_err(|e| inside("codecs", e))?;
+    let plan = codecs::plan(listed, grid.chunks, &typed).map_err(|e| inside("codecs", e))?;
+    let is_plain = plan.levels.is_empty() && plan.kept.is_empty();
+    if !grid.last.is_empty() && !is_plain {
+        let what = if plan.kept.is_empty() { "shards" } else { "chunks in codecs that stay" };
+        return Err(Error::unsupported(format!("chunk_grid: a rectilinear grid with {what} of different shapes")));
+    }
     let item = typed.dtype.size().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
     check_sizes(&shape, &plan.chunks, item)?;
     let mut keys = stored_keys.clone();
@@ -109,6 +114,7 @@ fn array(members: &Members) -> Result<Array> {
             swaps: plan.swaps,
             axes: plan.axes,
             narrow_text: false,
+            last: grid.last,
         },
     })
 }
