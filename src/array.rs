@@ -204,8 +204,8 @@ pub struct Stored {
     /// declares its characters `<U1` and, in pure Zarr, leaves no other mark. A block decodes to the full length, or to a
     /// quarter of it and then each byte is one code point; no other length is right.
     pub narrow_text: bool,
-    /// Length along each axis of what the last block along it holds, where that is less than a chunk; empty where all blocks are
-    /// whole. Only of an array whose chunks are objects of plain elements.
+    /// Length along each axis of what the last object along it holds, a chunk or a shard of whole chunks, where some are shorter than
+    /// all others; empty where they are not. A chunk is so only if it is of plain elements.
     pub last: Vec<u64>,
 }
 

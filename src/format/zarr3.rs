@@ -79,11 +79,7 @@ fn array(members: &Members) -> Result<Array> {
     let gdal = codecs_of_gdal(members);
     let listed = gdal.as_ref().map_or_else(|| member("codecs"), Ok)?;
     let plan = codecs::plan(listed, grid.chunks, &typed).map_err(|e| inside("codecs", e))?;
-    let is_plain = plan.levels.is_empty() && plan.kept.is_empty();
-    if !grid.last.is_empty() && !is_plain {
-        let what = if plan.kept.is_empty() { "shards" } else { "chunks in codecs that stay" };
-        return Err(Error::unsupported(format!("chunk_grid: a rectilinear grid with {what} of different shapes")));
-    }
+    check_last(&grid.last, &plan).map_err(|e| inside("chunk_grid", e))?;
     let item = typed.dtype.size().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
     check_sizes(&shape, &plan.chunks, item)?;
     let mut keys = stored_keys.clone();
@@ -170,6 +166,22 @@ pub fn translate_marks(node: &mut Node) {
             array.attributes = nczarr3::array_attributes(&marks, attributes, rank, named).map_err(wrong);
         }
         _ => {}
+    }
+}
+
+/// Checks the lengths of the last objects, where those are shorter: a shard holds whole parts, and a chunk can be padded.
+fn check_last(last: &[u64], plan: &codecs::Plan) -> Result<()> {
+    match plan.levels.first() {
+        _ if last.is_empty() => Ok(()),
+        None if plan.kept.is_empty() => Ok(()),
+        None => Err(Error::unsupported("a rectilinear grid with chunks in codecs that stay of different shapes")),
+        Some(level) => {
+            let parts = level.chunks.iter().zip(&plan.chunks).map(|(n, chunk)| n.saturating_mul(*chunk));
+            match last.iter().zip(parts).find(|(length, part)| length.checked_rem(*part) != Some(0)) {
+                Some((length, part)) => Err(Error::corrupt(format!("a last shard of {length} elements, in parts of {part}"))),
+                None => Ok(()),
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Chunk grids: the shape of what an object of the store holds.
 //!
 //! A rectilinear grid is a regular one where all chunks have one shape, but for the last along an axis, which may be shorter: such
-//! a block is padded, as a regular grid has it. What lies beyond the array does not count.
+//! a block is padded, as a regular grid has it, and such a shard has fewer parts. What lies beyond the array does not count.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
