@@ -300,7 +300,7 @@ pub struct Swap {
 /// The value of elements that are not stored.
 #[derive(Debug, Clone)]
 pub struct Fill {
-    /// One element, little-endian; `None` where the source says `null`, which readers show as zeros.
+    /// One element, little-endian; `None` where the source says `null`, which readers show as zeros (but a time as none).
     pub bytes: Option<Vec<u8>>,
     /// The value in the spelling of Zarr v2 metadata, as close to the source's own as is valid.
     pub zarr2: Value,

@@ -449,6 +449,18 @@ def test_texts_behind_an_order_of_axes_that_is_none(flavour, mount, room):
         assert (by_zarr(view / "other") == texts).all()
 
 
+@pytest.mark.parametrize("dtype", ["<M8[s]", ">m8[10ns]"])
+@pytest.mark.parametrize("options", [("--zarr", "3"), ("--fill-missing",)], ids=["3", "filled"])
+def test_a_time_that_nobody_wrote_is_none(dtype, options, mount, room):
+    array = zarr.create_array(room / "s", shape=(5,), chunks=(2,), dtype=dtype, zarr_format=2, fill_value=None)
+    array[:2] = np.array([3, 4], "<i8").view(array.dtype.newbyteorder("<"))
+    made = json.loads((room / "s/.zarray").read_text())
+    (room / "s/.zarray").write_text(json.dumps(made | {"fill_value": None}))
+    want = by_zarr(room / "s")
+    assert np.isnat(want).tolist() == [False, False, True, True, True]
+    assert by_zarr(mount(room / "s", *options).where).astype("<i8").tolist() == want.astype("<i8").tolist()
+
+
 @pytest.mark.parametrize("keys", [{"name": "default"}, {"name": "v2"}, {"name": "suffix", "configuration": {"suffix": ".raw", "base_encoding": "default"}}])
 @pytest.mark.parametrize("codecs", [[BYTES], [shard([])]], ids=["plain", "shard"])
 @FLAVOURS
