@@ -236,6 +236,9 @@ pub struct Stored {
     /// declares its characters `<U1` and, in pure Zarr, leaves no other mark. A block decodes to the full length, or to a
     /// quarter of it and then each byte is one code point; no other length is right.
     pub narrow_text: bool,
+    /// Length along each axis of what the last object along it holds, a chunk or a shard of whole chunks, where some are shorter than
+    /// all others; empty where they are not. A chunk is so only if it is of plain elements.
+    pub last: Vec<u64>,
 }
 
 /// What wraps the encoded bytes of a block.
@@ -329,7 +332,7 @@ pub struct Swap {
 /// The value of elements that are not stored.
 #[derive(Debug, Clone)]
 pub struct Fill {
-    /// One element, little-endian; `None` where the source says `null`, which readers show as zeros.
+    /// One element, little-endian; `None` where the source says `null`, which readers show as zeros (but a time as none).
     pub bytes: Option<Vec<u8>>,
     /// The value in the spelling of Zarr v2 metadata, as close to the source's own as is valid.
     pub zarr2: Value,
@@ -432,6 +435,20 @@ impl Array {
         self.stored.swaps.clear();
         // The fill value of a byte is that of its code point: the first byte of it, little-endian.
         self.fill.bytes.iter_mut().for_each(|bytes| bytes.truncate(1));
+    }
+
+    /// The shape of the block that is stored for a chunk, in the order of axes that is shown; `None` for that of a whole chunk.
+    pub fn short_block(&self, index: &[u64]) -> Option<Vec<u64>> {
+        if self.stored.last.is_empty() {
+            return None;
+        }
+        let grid = self.grid();
+        let ends = |(axis, &chunk): (usize, &u64)| {
+            let is_last = index.get(axis).zip(grid.get(axis)).is_some_and(|(i, n)| i.checked_add(1) == Some(*n));
+            self.stored.last.get(axis).filter(|_| is_last).copied().unwrap_or(chunk)
+        };
+        let block: Vec<u64> = self.chunks.iter().enumerate().map(ends).collect();
+        (block != self.chunks).then_some(block)
     }
 
     /// Takes the chunks to be named with `/`, which puts them into directories.

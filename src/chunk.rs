@@ -72,7 +72,7 @@ pub fn read(
     };
     cost.encoded = encoded.len() as u64;
     let start = std::time::Instant::now();
-    let bytes = decode(array, encoded, length).map_err(|e| e.about(key))?;
+    let bytes = decode(array, encoded, length, part.block.as_deref()).map_err(|e| e.about(key))?;
     cost.decode_nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     Ok(Block::new(bytes, Some(version)))
 }
@@ -115,9 +115,11 @@ fn lengths(array: &Array) -> Result<(Length, u64)> {
 
 /// Decodes the bytes of a stored block into the content of the shown chunk file. Pure.
 ///
+/// `short` is the shape of a block that holds less than a chunk: it is padded with the fill value.
+///
 /// # Errors
 /// [`crate::error::Kind::Corrupt`] or [`crate::error::Kind::Unsupported`], naming what was found and what is demanded.
-pub fn decode(array: &Array, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>> {
+pub fn decode(array: &Array, encoded: Vec<u8>, length: Length, short: Option<&[u64]>) -> Result<Vec<u8>> {
     let stored = &array.stored;
     if let Envelope::N5(content) = stored.envelope {
         // Reversing the axes has put them in C order; kept as they are, they are shown in the order they are stored in.
@@ -130,14 +132,23 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length) -> Result<Vec<u8>
         return stored.chain.decode_owned(encoded, length);
     };
     let item = array.dtype.size().unwrap_or(1);
+    let lengths = |shape: &[u64]| shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect::<Vec<_>>();
+    let block = lengths(short.unwrap_or(&array.chunks));
+    let length = match short {
+        None => length,
+        Some(_) => block.iter().fold(item, |n, &d| n.saturating_mul(d)),
+    };
     let mut bytes = match stored.narrow_text {
         true => narrow_text(array, encoded, length)?,
         false => stored.chain.decode_owned(encoded, Length::Exact(length))?,
     };
     block::swap(&mut bytes, item, &stored.swaps);
     if !stored.axes.is_empty() {
-        let chunk: Vec<usize> = array.chunks.iter().map(|&c| usize::try_from(c).unwrap_or(usize::MAX)).collect();
-        bytes = block::transpose(&bytes, &chunk, &stored.axes, item)?;
+        bytes = block::transpose(&bytes, &block, &stored.axes, item)?;
+    }
+    if short.is_some() {
+        let fill = array.fill.bytes.clone().unwrap_or_else(|| vec![0; item]);
+        bytes = block::pad(bytes, &block, &lengths(&array.chunks), item, &fill)?;
     }
     Ok(bytes)
 }

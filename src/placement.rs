@@ -27,6 +27,8 @@ pub struct Part {
     pub range: Range,
     /// The content of the shard, where it has to be read as a whole.
     pub body: Option<Arc<Vec<u8>>>,
+    /// The shape of the block, where it is shorter than a chunk.
+    pub block: Option<Vec<u64>>,
 }
 
 impl Part {
@@ -100,7 +102,7 @@ impl Indexes {
         match &array.stored.placement {
             Placement::Object => {
                 let meta = store.head_object(&key)?;
-                Ok(Part { key, meta, range: Range::All, body: None })
+                Ok(Part { key, meta, range: Range::All, body: None, block: array.short_block(index) })
             }
             Placement::Shards(levels) => self.in_shard(store, &key, array, levels, index).map_err(|e| about(e, &key)),
             Placement::Cube(cube) => self.in_cube(store, &key, cube, &cube_order(array, index)).map_err(|e| about(e, &key)),
@@ -121,7 +123,9 @@ impl Indexes {
         let mut path = Vec::new();
         let mut found: Option<Meta> = None;
         for (depth, level) in levels.iter().enumerate() {
-            let slot = slot(level, index)?;
+            let short = if depth == 0 { short_shard(array, level, index) } else { None };
+            let slot = slot(level, short.as_ref().unwrap_or(level), index)?;
+            let level = short.as_ref().unwrap_or(level);
             let most = content(array, levels.get(depth..).unwrap_or_default());
             let known =
                 self.get(store, key, &path, |meta| read_shard(store, key, level, most, &container, meta), found.as_ref())?;
@@ -146,7 +150,7 @@ impl Indexes {
         }
         let meta = found.ok_or_else(|| Error::new(Kind::Bug, "a shard without levels"))?;
         let range = Range::Part { offset: container.offset, length: container.length.unwrap_or(0) };
-        Ok(Part { key: key.clone(), meta, range, body: container.body })
+        Ok(Part { key: key.clone(), meta, range, body: container.body, block: None })
     }
 
     fn in_cube(&self, store: &dyn Store, key: &Key, cube: &Cube, index: &[u64]) -> Result<Part> {
@@ -175,7 +179,7 @@ impl Indexes {
             return Err(Error::corrupt(format!("block {slot} has no bytes")));
         }
         let range = Range::Part { offset: start, length: end - start };
-        Ok(Part { key: key.clone(), meta: known.meta, range, body: known.body })
+        Ok(Part { key: key.clone(), meta: known.meta, range, body: known.body, block: None })
     }
 
     /// The index of a shard or cube, from memory or by `read`. Within a shard its version is that of `outer`.
@@ -250,14 +254,33 @@ fn about(e: Error, key: &Key) -> Error {
     if e.kind() == Kind::NotFound { e } else { e.about(key) }
 }
 
-/// The number of the part of `level` that holds the chunk `index`.
-fn slot(level: &Shard, index: &[u64]) -> Result<u64> {
+/// The number of the part of `shard` that holds the chunk `index`. All shards are as `level` says but for the last ones, which may have
+/// fewer parts.
+fn slot(level: &Shard, shard: &Shard, index: &[u64]) -> Result<u64> {
     let bug = || Error::new(Kind::Bug, "a shard of another rank than its array");
     level.axes.iter().try_fold(0u64, |n, &axis| {
         let (i, parts) = (*index.get(axis).ok_or_else(bug)?, *level.parts.get(axis).ok_or_else(bug)?);
         let part = i.checked_div(*level.chunks.get(axis).ok_or_else(bug)?).and_then(|i| i.checked_rem(parts)).ok_or_else(bug)?;
+        let parts = *shard.parts.get(axis).filter(|parts| part < **parts).ok_or_else(bug)?;
         n.checked_mul(parts).and_then(|n| n.checked_add(part)).ok_or_else(bug)
     })
+}
+
+/// The shard that holds the chunk `index`, where it is a last one of fewer parts than `level` has, the outermost of its array.
+fn short_shard(array: &Array, level: &Shard, index: &[u64]) -> Option<Shard> {
+    if array.stored.last.is_empty() {
+        return None;
+    }
+    let (grid, per_object) = (array.grid(), array.chunks_per_object());
+    let mut short = level.clone();
+    for (axis, parts) in short.parts.iter_mut().enumerate() {
+        let (i, per) = (*index.get(axis)?, *per_object.get(axis)?);
+        if i.checked_div(per)? + 1 == grid.get(axis)?.div_ceil(per) {
+            let part = level.chunks.get(axis)?.checked_mul(*array.chunks.get(axis)?)?;
+            *parts = array.stored.last.get(axis)?.checked_div(part)?;
+        }
+    }
+    Some(short)
 }
 
 /// Decoded and encoded bytes of the index of `level`.

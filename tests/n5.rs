@@ -27,7 +27,7 @@ fn dataset(dtype: &str) -> Array {
 }
 
 fn decode(array: &Array, block: &[u8]) -> Result<Vec<u8>> {
-    chunk::decode(array, block.to_vec(), Length::AtMost(1 << 20))
+    chunk::decode(array, block.to_vec(), Length::AtMost(1 << 20), None)
 }
 
 /// A header, and what follows it.

@@ -77,7 +77,7 @@ pub fn target(data: &[u8]) {
         Some(n) => Length::Exact(n as usize),
         None => Length::AtMost(1 << 20),
     };
-    if let Ok(block) = chunk::decode(array, bytes.to_vec(), length) {
+    if let Ok(block) = chunk::decode(array, bytes.to_vec(), length, None) {
         assert!(length.allows(block.len()) || array.chunk_bytes().is_none(), "{} bytes", block.len());
     }
 }

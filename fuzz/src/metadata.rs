@@ -171,6 +171,17 @@ pub fn check_array(array: &Array) {
     let size = if matches!(stored.envelope, Envelope::N5(Content::Varlength(_))) { size.or(Some(8)) } else { size };
     check_swaps(&stored.swaps, size.unwrap_or(0));
     assert!(!stored.narrow_text || array.dtype == DType::Text(1));
+    if !stored.last.is_empty() {
+        let is_chunk = matches!(stored.placement, Placement::Object);
+        assert!(stored.last.len() == rank && (array.kept.is_empty() || !is_chunk));
+        let objects = array.chunks.iter().zip(array.chunks_per_object()).map(|(c, n)| c * n);
+        assert!(stored.last.iter().zip(objects).all(|(&n, object)| n > 0 && n <= object));
+        let grid = array.grid();
+        if is_chunk && !grid.contains(&0) {
+            let index: Vec<u64> = grid.iter().map(|n| n - 1).collect();
+            assert_eq!(array.short_block(&index).unwrap_or_else(|| array.chunks.clone()), stored.last);
+        }
+    }
     match &stored.placement {
         Placement::Object => {}
         Placement::Shards(levels) => {

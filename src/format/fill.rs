@@ -28,7 +28,9 @@ pub fn parse(value: &Value, dtype: &DType, swaps: &[Swap], plain: bool) -> Resul
         _ => value,
     };
     if value.is_null() {
-        return Ok(Fill { bytes: None, zarr2: Value::Null });
+        // A time that nobody wrote is none to zarr-python, not the beginning of 1970.
+        let time = matches!(dtype, DType::DateTime(_) | DType::TimeDelta(_));
+        return Ok(Fill { bytes: time.then(|| i64::MIN.to_le_bytes().to_vec()), zarr2: Value::Null });
     }
     let found = match dtype {
         DType::Bool => boolean(value),
@@ -337,7 +339,12 @@ mod tests {
         ] {
             assert_eq!(hexed(&read(fill, dtype).unwrap().bytes.unwrap()), bytes, "{fill} {dtype}");
         }
-        for dtype in ["\"<i4\"", "\"|V3\"", "\"<M8[s]\"", "\"|S3\""] {
+        // zarr-python 3.1.6 reads NaT from an array without chunks, and zeros of the others.
+        for dtype in ["\"<M8[s]\"", "\">m8[ns]\""] {
+            let fill = read("null", dtype).unwrap();
+            assert_eq!((hexed(&fill.bytes.unwrap()).as_str(), fill.zarr2), ("0000000000000080", Value::Null));
+        }
+        for dtype in ["\"<i4\"", "\"|V3\"", "\"|S3\""] {
             assert_eq!(read("null", dtype).unwrap().bytes, None);
         }
     }

@@ -123,6 +123,7 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
             swaps: if size > 1 && layout.big_endian { vec![swap] } else { Vec::new() },
             axes: Vec::new(),
             narrow_text: false,
+            last: Vec::new(),
         },
         dtype,
     };

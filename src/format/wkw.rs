@@ -169,6 +169,7 @@ pub fn array(bytes: &[u8], context: &Context<'_>) -> Result<Array> {
             swaps: Vec::new(),
             axes: Vec::new(),
             narrow_text: false,
+            last: Vec::new(),
         },
         dtype,
     })

@@ -130,6 +130,7 @@ fn described(members: &Map<String, Value>, marks: &nczarr::ArrayMarks) -> Result
             swaps: if plain { spelled.swaps } else { Vec::new() },
             axes: if plain && stored_order == Order::F { (0..rank).rev().collect() } else { Vec::new() },
             narrow_text: plain && spelled.dtype == DType::Text(1),
+            last: Vec::new(),
         },
         dtype: spelled.dtype,
         kept,

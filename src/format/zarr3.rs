@@ -72,13 +72,14 @@ fn array(members: &Members) -> Result<Array> {
         return Err(Error::unsupported(format!("storage_transformers: {found} are not undone")));
     }
     let shape = axes(members, "shape")?;
-    let object_shape = grid::chunk_shape(member("chunk_grid")?, &shape).map_err(|e| inside("chunk_grid", e))?;
+    let grid = grid::parse(member("chunk_grid")?, &shape).map_err(|e| inside("chunk_grid", e))?;
     let typed = dtype::parse(member("data_type")?).map_err(|e| inside("data_type", e))?;
     let fill = fill::parse(member("fill_value")?, &typed.dtype)?;
     let stored_keys = key_encoding(member("chunk_key_encoding")?).map_err(|e| inside("chunk_key_encoding", e))?;
     let gdal = codecs_of_gdal(members);
     let listed = gdal.as_ref().map_or_else(|| member("codecs"), Ok)?;
-    let plan = codecs::plan(listed, object_shape, &typed).map_err(|e| inside("codecs", e))?;
+    let plan = codecs::plan(listed, grid.chunks, &typed).map_err(|e| inside("codecs", e))?;
+    check_last(&grid.last, &plan).map_err(|e| inside("chunk_grid", e))?;
     let item = typed.dtype.size().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
     check_sizes(&shape, &plan.chunks, item)?;
     let mut keys = stored_keys.clone();
@@ -109,6 +110,7 @@ fn array(members: &Members) -> Result<Array> {
             swaps: plan.swaps,
             axes: plan.axes,
             narrow_text: false,
+            last: grid.last,
         },
     })
 }
@@ -164,6 +166,22 @@ pub fn translate_marks(node: &mut Node) {
             array.attributes = nczarr3::array_attributes(&marks, attributes, rank, named).map_err(wrong);
         }
         _ => {}
+    }
+}
+
+/// Checks the lengths of the last objects, where those are shorter: a shard holds whole parts, and a chunk can be padded.
+fn check_last(last: &[u64], plan: &codecs::Plan) -> Result<()> {
+    match plan.levels.first() {
+        _ if last.is_empty() => Ok(()),
+        None if plan.kept.is_empty() => Ok(()),
+        None => Err(Error::unsupported("a rectilinear grid with chunks in codecs that stay of different shapes")),
+        Some(level) => {
+            let parts = level.chunks.iter().zip(&plan.chunks).map(|(n, chunk)| n.saturating_mul(*chunk));
+            match last.iter().zip(parts).find(|(length, part)| length.checked_rem(*part) != Some(0)) {
+                Some((length, part)) => Err(Error::corrupt(format!("a last shard of {length} elements, in parts of {part}"))),
+                None => Ok(()),
+            }
+        }
     }
 }
 

@@ -167,7 +167,10 @@ impl Vfs {
         if self.options.refresh.is_none() {
             names.chunks = Some((chunks.clone(), prefix.to_vec()));
         }
-        if !array.is_listed_as_stored() && !grid.is_empty() {
+        if !array.is_listed_as_stored() {
+            if grid.is_empty() {
+                return self.list_only(names, chunks, source);
+            }
             if !array.keys.nested() {
                 for index in self.all_indices(chunks)? {
                     names.listing.push(names::shown(array, &index).as_bytes(), ObjectKind::File)?;
@@ -205,6 +208,17 @@ impl Vfs {
         sorted.sort_unstable();
         for (_, name, kind) in sorted {
             names.listing.push(name, kind)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the one chunk of an array without axes, whose name in the store is another one, or which is a part of a shard.
+    fn list_only(&self, names: &mut Names, chunks: &Arc<Chunks>, source: Option<Listing>) -> Result<()> {
+        let array = &chunks.array;
+        let source = source.map_or_else(|| self.store().list(&chunks.key), Ok)?;
+        let stored = names::stored(array, &[]);
+        if source.iter().any(|(name, _)| name == stored.as_bytes()) && self.is_there(chunks, &[])? {
+            names.listing.push(names::shown(array, &[]).as_bytes(), ObjectKind::File)?;
         }
         Ok(())
     }

@@ -44,7 +44,8 @@ impl Vfs {
         for object in objects {
             let first = object.saturating_mul(per);
             for index in first..first.saturating_add(per).min(end) {
-                if !leaf || self.is_present(chunks, prefix, index)? {
+                let path: Vec<u64> = prefix.iter().copied().chain([index]).collect();
+                if !leaf || self.is_there(chunks, &path)? {
                     indices.push(index);
                 }
             }
@@ -62,9 +63,13 @@ impl Vfs {
         Ok(found.iter().map(|&number| unfold(number, &grid)).collect())
     }
 
-    /// Whether a part of a shard is there. One that cannot be told is listed, and fails when it is opened.
-    fn is_present(&self, chunks: &Arc<Chunks>, prefix: &[u64], index: u64) -> Result<bool> {
-        let mut path: Vec<u64> = prefix.iter().copied().chain([index]).collect();
+    /// Whether a part of a shard is there, which `path` leads to, and zeros after it. One that cannot be told is listed, and fails
+    /// when it is opened. What is no part of anything is there.
+    pub(super) fn is_there(&self, chunks: &Arc<Chunks>, path: &[u64]) -> Result<bool> {
+        if matches!(chunks.array.stored.placement, Placement::Object) {
+            return Ok(true);
+        }
+        let mut path = path.to_vec();
         path.resize(chunks.array.shape.len(), 0);
         let place = Place { chunks: chunks.clone(), path: path.into(), pin: None };
         match self.part(&place) {

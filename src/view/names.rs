@@ -195,6 +195,7 @@ pub(crate) mod tests {
                 swaps: Vec::new(),
                 axes: Vec::new(),
                 narrow_text: false,
+                last: Vec::new(),
             },
         }
     }

@@ -349,17 +349,131 @@ def test_what_must_be_understood(mount, room):
         refused(view / name / "zarr.json", view, word)
 
 
+def rectilinear(*edges):
+    return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": list(edges)}}
+
+
 def test_grids_of_unequal_chunks_are_refused_by_name(mount, room):
-    grid = lambda *edges: {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": list(edges)}}  # noqa: E731
-    for name, edges in {"lengths": [[4, 3, 2]], "last": [[4, 4, 1]], "runs": [[[4, 2], 1]]}.items():
-        place(room / "s" / name, document([9], [4]) | {"chunk_grid": grid(*edges)})
+    for name, edges in {"lengths": [[4, 3, 2]], "longer": [[4, 5]], "runs": [[[4, 1], [3, 1], [4, 1]]], "two": [[4, 2, 2, 1]]}.items():
+        place(room / "s" / name, document([9], [4]) | {"chunk_grid": rectilinear(*edges)})
     place(room / "s/hexagons", document([9], [4]) | {"chunk_grid": {"name": "hexagons"}})
-    place(room / "s/equal", document([9], [4]) | {"chunk_grid": grid([4, 4, 4])})
+    place(room / "s/shards", document([12], [4], codecs=[shard([2])]) | {"chunk_grid": rectilinear([2, 4, 6])})
+    place(room / "s/kept", document([9], [4], codecs=[BYTES, {"name": "riddle"}]) | {"chunk_grid": rectilinear([4, 4, 1])})
+    place(room / "s/equal", document([9], [4]) | {"chunk_grid": rectilinear([4, 4, 4, 7])})
     view = mount(room / "s")
-    for name in ("lengths", "last", "runs"):
+    for name in ("lengths", "longer", "runs", "two"):
         refused(view / name / "zarr.json", view, "a rectilinear grid with chunks of different shapes")
     refused(view / "hexagons/zarr.json", view, '"hexagons"')
+    refused(view / "shards/zarr.json", view, "a rectilinear grid with chunks of different shapes")
+    refused(view / "kept/zarr.json", view, "a rectilinear grid with chunks in codecs that stay of different shapes")
     assert not disagreements(view / "equal", [np.zeros(9, "<u2")])
+
+
+@pytest.mark.parametrize("codecs", [[BYTES], [{"name": "transpose", "configuration": {"order": [2, 0, 1]}}, {"name": "bytes", "configuration": {"endian": "big"}}, GZIP]])
+@FLAVOURS
+def test_the_last_chunks_of_a_grid_may_be_shorter(codecs, flavour, mount, room):
+    """Each chunk is written as an array of its own shape, which is what a rectilinear grid means by it."""
+    shape, edges = (9, 7, 6), ((4, 4, 2), (5, 2), (3, 3))
+    values = numbers(shape, "int32")
+    for i, j, k in [(0, 0, 0), (2, 0, 1), (1, 1, 0), (2, 1, 1)]:
+        one = [axis[n] for axis, n in zip(edges, (i, j, k))]
+        part = np.full(one, -1, "int32")
+        inside = values[4 * i : 4 * i + one[0], 5 * j : 5 * j + one[1], 3 * k : 3 * k + one[2]]
+        part[tuple(slice(n) for n in inside.shape)] = inside
+        write(place(room / "one", document(one, one, "int32", codecs)), part)
+        target = room / f"s/c/{i}/{j}/{k}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (room / "one/c/0/0/0").rename(target)
+    for i, j, k in np.ndindex(3, 2, 2):
+        if (i, j, k) not in [(0, 0, 0), (2, 0, 1), (1, 1, 0), (2, 1, 1)]:
+            values[4 * i : 4 * i + 4, 5 * j : 5 * j + 5, 3 * k : 3 * k + 3] = 7
+    grid = rectilinear([[4, 2], 2], [5, 2, 8], 3)
+    place(room / "s", document(shape, [1], "int32", codecs, fill=7) | {"chunk_grid": grid})
+    view = mount(room / "s", *flavour)
+    assert not disagreements(view.where, [values])
+    assert np.fromfile(view / ("2/1/1" if "2" in flavour else "c/2/1/1"), "<i4").reshape(4, 5, 3)[:1, :2].tolist() == values[8:, 5:, 3:].tolist()
+
+
+TURN = {"name": "transpose", "configuration": {"order": [1, 0]}}
+
+
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [shard([4, 3], [TURN, shard([3, 2], [BYTES, GZIP])], index_location="start")],
+        [TURN, shard([3, 4], [TURN, BYTES, GZIP])],
+        [shard([4, 3], [BYTES]), GZIP],
+    ],
+    ids=["nested", "transposed", "encoded"],
+)
+@FLAVOURS
+def test_the_last_shards_of_a_grid_may_be_shorter(codecs, flavour, mount, room):
+    """Each shard is written as an array of its own shape; its index has an entry for each of its own parts."""
+    shape, edges = (19, 11), ((8, 8, 4), (6, 6))
+    values = numbers(shape, "int16")
+    for i, j in np.ndindex(3, 2):
+        one = [axis[n] for axis, n in zip(edges, (i, j))]
+        part = np.zeros(one, "int16")
+        inside = values[8 * i : 8 * i + one[0], 6 * j : 6 * j + one[1]]
+        part[tuple(slice(n) for n in inside.shape)] = inside
+        if (i, j) == (2, 0):
+            part[:2, :3] = values[16:18, :3] = 7
+        place(room / "one", document(one, one, "int16", codecs, fill=7))
+        if codecs[-1] is GZIP:
+            # tensorstore refuses a shard that is encoded as a whole.
+            zarr.open_array(room / "one", mode="r+")[...] = part
+        else:
+            write(room / "one", part)
+        target = room / f"s/c/{i}/{j}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (room / "one/c/0/0").rename(target)
+    grid = rectilinear([[8, 2], 4], 6)
+    place(room / "s", document(shape, [1], "int16", codecs, fill=7) | {"chunk_grid": grid})
+    view = mount(room / "s", *flavour)
+    assert not disagreements(view.where, [values])
+    shutil.copytree(view.where, room / "copy")
+    assert np.array_equal(by_zarr(room / "copy"), values)
+
+
+@pytest.mark.parametrize("flavour", [(), ("--zarr", "2")], ids=["as-it-is", "2"])
+def test_texts_behind_an_order_of_axes_that_is_none(flavour, mount, room):
+    """Zarr v2 has no word for a transposition before texts, and needs none for one that moves nothing."""
+    texts = np.array([["a", "bc"], ["", "\u00e9"]], dtype=object)
+    for name, order in {"same": (0, 1), "other": (1, 0)}.items():
+        zarr.create_array(room / "s" / name, shape=(2, 2), chunks=(2, 1), dtype=str, filters=[zarr.codecs.TransposeCodec(order=order)])[...] = texts
+    view = mount(room / "s", *flavour)
+    assert (by_zarr(view / "same") == texts).all()
+    if flavour:
+        refused(view / "other/.zarray", view, "no Zarr v2 spelling of the codecs that stay: transpose, vlen-utf8")
+    else:
+        assert (by_zarr(view / "other") == texts).all()
+
+
+@pytest.mark.parametrize("dtype", ["<M8[s]", ">m8[10ns]"])
+@pytest.mark.parametrize("options", [("--zarr", "3"), ("--fill-missing",)], ids=["3", "filled"])
+def test_a_time_that_nobody_wrote_is_none(dtype, options, mount, room):
+    array = zarr.create_array(room / "s", shape=(5,), chunks=(2,), dtype=dtype, zarr_format=2, fill_value=None)
+    array[:2] = np.array([3, 4], "<i8").view(array.dtype.newbyteorder("<"))
+    made = json.loads((room / "s/.zarray").read_text())
+    (room / "s/.zarray").write_text(json.dumps(made | {"fill_value": None}))
+    want = by_zarr(room / "s")
+    assert np.isnat(want).tolist() == [False, False, True, True, True]
+    assert by_zarr(mount(room / "s", *options).where).astype("<i8").tolist() == want.astype("<i8").tolist()
+
+
+@pytest.mark.parametrize("keys", [{"name": "default"}, {"name": "v2"}, {"name": "suffix", "configuration": {"suffix": ".raw", "base_encoding": "default"}}])
+@pytest.mark.parametrize("codecs", [[BYTES], [shard([])]], ids=["plain", "shard"])
+@FLAVOURS
+def test_the_one_chunk_of_an_array_without_axes_is_listed(keys, codecs, flavour, mount, room):
+    """A copy of the tree has all its values: the names in the store need not be those that are shown."""
+    made = document([], [], codecs=codecs) | {"chunk_key_encoding": {"name": keys["name"].replace("suffix", "default")}}
+    write(place(room / "s", made), np.array(5, "<u2"))
+    if keys["name"] == "suffix":
+        (room / "s/c").rename(room / "s/c.raw")
+        place(room / "s", made | {"chunk_key_encoding": keys})
+    view = mount(room / "s", *flavour)
+    shutil.copytree(view.where, room / "copy")
+    assert zarr.open_array(room / "copy", mode="r")[()] == 5
 
 
 def test_a_codec_that_is_not_known_stays_for_those_who_know_it(mount, room):

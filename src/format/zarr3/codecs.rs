@@ -268,6 +268,11 @@ fn in_zarr2(codec: &Value, dtype: &DType) -> Option<Vec<Value>> {
             let little = configuration.get("endian").is_none_or(|endian| endian == "little");
             return (little || !has_order(dtype)).then(Vec::new);
         }
+        "transpose" => {
+            let same = |(at, axis): (usize, &Value)| axis.as_u64().and_then(|axis| usize::try_from(axis).ok()) == Some(at);
+            let order = configuration.get("order")?.as_array()?;
+            return order.iter().enumerate().all(same).then(Vec::new);
+        }
         "vlen-utf8" | "vlen-bytes" if *dtype == DType::Object => name,
         "gzip" | "zstd" => name,
         _ => name.strip_prefix("numcodecs.")?,
