@@ -359,8 +359,9 @@ def test_an_archive_on_a_web_server_is_read_by_ranges(mount, double):
                 stats, count = view.stats(), double.count()
                 store, misses, ahead = stats["store"], stats["cache"]["misses"], stats["read_ahead"]["chunks"]
                 told = (store["get"], store["head"], store["list"])
-                # Each chunk by a request of its own: those that were read, and those after them.
-                if told == tuple(count[kind] for kind in ("GET", "HEAD", "LIST")) == (4 + misses, 1, 0) and misses <= 3 + ahead:
+                # Those that were read, and those after them: each by a request, or together with its neighbours.
+                same = told == tuple(count[kind] for kind in ("GET", "HEAD", "LIST"))
+                if same and 4 < told[0] <= 4 + misses and told[1:] == (1, 0) and misses <= 3 + ahead:
                     break
                 time.sleep(0.1)
             else:
