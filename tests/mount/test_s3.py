@@ -248,7 +248,6 @@ def test_the_region_is_found(double):
     assert sum("/us-east-1/" in text for text in asked) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="only the header x-amz-bucket-region is looked at")
 def test_the_region_is_found_in_the_text_of_an_error(double):
     """Garage says it only there, and Amazon there as well."""
     values, files = small_array()

@@ -121,7 +121,6 @@ def test_an_array_of_shards(double, costs, room):
     costs("list another one of the same shards", lambda: os.listdir(view / "a/c/10"))
 
 
-@pytest.mark.xfail(strict=True, reason="whether there is a directory `c` is told by a walk over all directories of shards")
 def test_listing_an_array_of_shards_does_not_walk(double, room):
     version_3(room / "a", shards=(20, 20))
     double.upload("g/a", room / "a")
