@@ -152,6 +152,10 @@ def test_credentials_are_renewed_before_they_end(way, opened):
     time.sleep(5)
     # What was given first is good no longer once the new ones are given.
     assert (by_zarr(view / "") == by_zarr(CORPUS.path(STORE))).all()
+    # A source that takes its time is not waited for.
+    end = time.monotonic() + 20
+    while way.asked() < 2 and time.monotonic() < end:
+        time.sleep(0.1)
     assert (first, way.asked()) == (1, 2)
     tells_no_secret(said(view), way.provider)
 
@@ -197,12 +201,12 @@ def test_a_profile_assumes_a_role_by_the_environment(real, mount, bucket, room):
 
 def test_a_program_that_fails_is_told_of_in_one_line(real, bucket, room):
     program = room / "program"
-    program.write_text("#!/bin/sh\nprintf 'first line\\nsecond line\\n' >&2\nexit 1\n")
+    program.write_text("#!/bin/sh\nprintf 'secret line\\nsecond line\\n' >&2\nexit 1\n")
     program.chmod(0o755)
     (room / "config").write_text(f"[profile lab]\ncredential_process = {program}\n")
     env = clean_env(AWS_CONFIG_FILE=room / "config")
     code, text = fails(bucket(STORE), "--endpoint-url", real.url, "--profile", "lab", env=env)
-    assert code == 7 and "profile lab" in text
+    assert code == 7 and "profile lab" in text and "secret" not in text and "second line" not in text
 
 
 @pytest.fixture
@@ -309,6 +313,31 @@ def test_a_source_that_fails_for_a_while_is_not_noticed(provider, opened, room):
     provider.broken = True
     assert (by_zarr(view / "") == by_zarr(CORPUS.path(STORE))).all()
     assert way.asked() == 1
+
+
+def test_a_source_that_is_silent_is_not_waited_for(provider, opened, room):
+    """Neither by who asks it, for long, nor by others."""
+    way = Way("container", provider, room)
+    provider.lifetime = EARLY + 3
+    view = opened(way)
+    time.sleep(4)
+    provider.answer = lambda request: time.sleep(60)
+    start = time.monotonic()
+    assert (by_zarr(view / "") == by_zarr(CORPUS.path(STORE))).all()
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "TokenRefreshRequired"])
+def test_credentials_that_are_refused_again_and_again_are_asked_for_once(code, mount, double, provider, room):
+    _, files = small_array()
+    put(double, "a", files)
+    way = Way("container", provider, room)
+    view = mount("s3://b/a", "--endpoint-url", double.url, env=clean_env(**way.env))
+    double.faults.append(fault(lambda request: request.error(403, code), kinds="GET"))
+    for name in ("0.0", "0.1", "0.2", "0.3"):
+        with pytest.raises(PermissionError):
+            (view / name).read_bytes()
+    assert way.asked() == 2
 
 
 def test_what_the_server_takes_for_ended_is_asked_for_anew(mount, double, provider, room):

@@ -452,6 +452,9 @@ impl Client {
         let asked = async {
             match (ask().await, &self.credentials) {
                 (Err(_), Some(credentials)) if fail::is_expired(trace) && credentials.renew(trace.signer()).await => ask().await,
+                (Err(_), Some(credentials)) if fail::is_untold(trace) && credentials.replaced(trace.signer()).await => {
+                    ask().await
+                }
                 (asked, _) => asked,
             }
         };

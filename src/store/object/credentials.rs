@@ -36,6 +36,9 @@ const PAUSE: Duration = Duration::from_secs(15);
 /// How long the one who asks for new credentials waits for them before those at hand are used.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long new credentials are waited for where the server refused something and did not say why.
+const REPLACED: Duration = Duration::from_secs(5);
+
 /// What the environment and the shared files say of where to ask.
 #[derive(Debug, Default)]
 pub struct Surroundings {
@@ -207,6 +210,14 @@ impl Credentials {
         is_other()
     }
 
+    /// Whether there are others by now than those with this number, or there soon will be: then waits for them.
+    pub async fn replaced(&self, number: u64) -> bool {
+        if self.0.turn.try_lock().is_err() {
+            let _ = tokio::time::timeout(REPLACED, self.0.turn.lock()).await;
+        }
+        self.0.held.lock().signer.as_ref().is_some_and(|signer| signer.number != number)
+    }
+
     async fn get(&self) -> Result<Signer> {
         let source = &self.0;
         if let Some(known) = source.known() {
@@ -374,7 +385,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let giver = Giver { lifetime, given: AtomicU64::new(0), down: AtomicBool::new(false), silent: AtomicBool::new(false) };
         let giver = Arc::new(giver);
-        let found = Credentials::new("a test".into(), SharedCredentialsProvider::new(Arc::clone(&giver)));
+        let provider: Arc<dyn ProvideCredentials> = Arc::<Giver>::clone(&giver);
+        let found = Credentials::new("a test".into(), SharedCredentialsProvider::new(provider));
         runtime.block_on(async {
             found.first().await.unwrap();
             test(found, giver).await;
@@ -449,6 +461,7 @@ mod tests {
             assert_eq!(key(&found).await.unwrap(), "key 1");
             // The new ones are refused too: it is not asked with each request.
             assert!(!found.renew(1).await && !found.renew(1).await);
+            assert!(found.replaced(0).await && !found.replaced(1).await);
             assert_eq!(giver.given.load(Ordering::SeqCst), 2);
         });
     }

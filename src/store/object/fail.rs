@@ -64,6 +64,11 @@ pub fn is_expired(trace: &Trace) -> bool {
     matches!(trace.last().1, Last::Refused { code: Some(code), .. } if ENDED.contains(&code.as_str()))
 }
 
+/// Whether the server gives no reason for its refusal, as in an answer to HEAD: the credentials may be those of a while ago.
+pub fn is_untold(trace: &Trace) -> bool {
+    matches!(trace.last().1, Last::Refused { status: 400 | 401 | 403, code: None, .. })
+}
+
 /// Whether the server refused without a word: the credentials may have ended, or be meant for another region.
 pub fn is_mute(trace: &Trace, bucket: Option<&str>) -> bool {
     bucket.is_some() && matches!(trace.last().1, Last::Refused { status: 400, code: None, .. })
