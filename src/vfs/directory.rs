@@ -143,7 +143,7 @@ impl Vfs {
         } else if array.is_listed_as_stored() {
             source.iter().any(|(name, kind)| name == b"c" && kind == ObjectKind::Directory)
         } else {
-            !self.next_indices(chunks, &[])?.is_empty()
+            self.has_indices(chunks)?
         };
         if is_there { names.listing.push(b"c", ObjectKind::Directory) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! Which chunks of an array are stored, where the store's directories do not tell: N5 keeps chunks by its first axis, and a
 //! mount shows the last axis first; shards and cubes hold many chunks. One walk over the store finds the objects and answers all
-//! listings; lookups never need it.
+//! listings; lookups never need it. Whether there is any is told by the first object that is met.
 //!
 //! A directory of the last axis (but for axes of one chunk) lists just the chunks that are there, by the indexes of the shards in question. The directories
 //! above it are told by the objects alone, so one may turn out to be empty.
@@ -11,11 +11,15 @@ use crate::error::{Kind, Result};
 use crate::store::{Key, ObjectKind, Store};
 use crate::view::names;
 use parking_lot::Mutex;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The objects found, as numbers of their grid in C order of the shown axes, sorted.
 type Found = Arc<Vec<u128>>;
+
+/// Who is told of the objects one by one.
+type See<'a> = dyn FnMut(u128) -> Result<ControlFlow<()>> + 'a;
 
 /// What is known; nothing until the first listing.
 #[derive(Default)]
@@ -53,6 +57,42 @@ impl Vfs {
         Ok(indices)
     }
 
+    /// Whether any chunk is stored.
+    ///
+    /// # Errors
+    /// When the store cannot list a directory on the way to the first one.
+    pub(super) fn has_indices(&self, chunks: &Arc<Chunks>) -> Result<bool> {
+        let array = &chunks.array;
+        let grid = array.grid();
+        let per = array.chunks_per_object().first().copied().unwrap_or(1);
+        let told_alone = matches!(array.stored.placement, Placement::Object) || grid.iter().skip(1).any(|n| *n != 1);
+        let objects = objects_grid(array);
+        let mut any = false;
+        let mut see = |number: u128| {
+            any = told_alone;
+            // As `next_indices` lists them.
+            if let (false, Some(object)) = (told_alone, unfold(number, &objects).first()) {
+                let first = object.saturating_mul(per);
+                for index in first..first.saturating_add(per).min(grid.first().copied().unwrap_or(0)) {
+                    any = any || self.is_present(chunks, &[], index)?;
+                }
+            }
+            Ok(if any { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
+        let known = self.known(&chunks.presence.found.lock());
+        match known {
+            Some(found) => {
+                for number in found.iter() {
+                    if see(*number)?.is_break() {
+                        break;
+                    }
+                }
+            }
+            None => walk(chunks, self.store(), &mut see)?,
+        }
+        Ok(any)
+    }
+
     /// The stored chunks of an array without directories, in C order.
     ///
     /// # Errors
@@ -81,14 +121,24 @@ impl Vfs {
     fn objects(&self, chunks: &Chunks) -> Result<Found> {
         // Held while walking: others who list the same array wait for the one walk.
         let mut state = chunks.presence.found.lock();
-        match &*state {
-            Some((when, found)) if self.options.refresh.is_none_or(|age| when.elapsed() < age) => Ok(found.clone()),
-            _ => {
-                let found = Arc::new(walk(chunks, self.store())?);
-                *state = Some((Instant::now(), found.clone()));
-                Ok(found)
-            }
+        if let Some(found) = self.known(&state) {
+            return Ok(found);
         }
+        let mut all = Vec::new();
+        walk(chunks, self.store(), &mut |number| {
+            all.push(number);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        all.sort_unstable();
+        all.shrink_to_fit();
+        let found = Arc::new(all);
+        *state = Some((Instant::now(), found.clone()));
+        Ok(found)
+    }
+
+    fn known(&self, state: &Option<(Instant, Found)>) -> Option<Found> {
+        let fresh = state.as_ref().filter(|(when, _)| self.options.refresh.is_none_or(|age| when.elapsed() < age));
+        fresh.map(|(_, found)| found.clone())
     }
 }
 
@@ -130,26 +180,29 @@ fn unfold(mut number: u128, grid: &[u64]) -> Vec<u64> {
     index
 }
 
-fn walk(chunks: &Chunks, store: &dyn Store) -> Result<Vec<u128>> {
+/// Passes the numbers of all objects on, until `see` has seen enough.
+fn walk(chunks: &Chunks, store: &dyn Store, see: &mut See<'_>) -> Result<()> {
     let array = &chunks.array;
     let keys = &array.stored.keys;
-    let mut found = Vec::new();
     if keys.nested() {
         let start = if keys.style == Style::C { chunks.key.join("c")? } else { chunks.key.clone() };
-        match descend(array, store, &start, &mut Vec::new(), &mut found) {
+        match descend(array, store, &start, &mut Vec::new(), see) {
             // Nothing was ever written.
-            Err(e) if e.kind() == Kind::NotFound && keys.style == Style::C => {}
-            other => other?,
+            Err(e) if e.kind() == Kind::NotFound && keys.style == Style::C => Ok(()),
+            other => other.map(drop),
         }
     } else {
         let grid = objects_grid(array);
         for (name, _) in store.list(&chunks.key)?.iter() {
-            found.extend(names::stored_indices(array, name).and_then(|index| fold(&shown_order(array, &index), &grid)));
+            let number = names::stored_indices(array, name).and_then(|index| fold(&shown_order(array, &index), &grid));
+            if let Some(number) = number
+                && see(number)?.is_break()
+            {
+                break;
+            }
         }
+        Ok(())
     }
-    found.sort_unstable();
-    found.shrink_to_fit();
-    Ok(found)
 }
 
 /// Indices of an object in the order of the shown axes; a cube says nothing of the axes after its three.
@@ -162,26 +215,31 @@ fn shown_order(array: &Array, stored: &[u64]) -> Vec<u64> {
     index
 }
 
-fn descend(array: &Array, store: &dyn Store, key: &Key, stored: &mut Vec<u64>, found: &mut Vec<u128>) -> Result<()> {
+fn descend(array: &Array, store: &dyn Store, key: &Key, stored: &mut Vec<u64>, see: &mut See<'_>) -> Result<ControlFlow<()>> {
     let listing = match store.list(key) {
         Ok(listing) => listing,
         // It was there when its parent was listed.
-        Err(e) if e.kind() == Kind::NotFound && !stored.is_empty() => return Ok(()),
+        Err(e) if e.kind() == Kind::NotFound && !stored.is_empty() => return Ok(ControlFlow::Continue(())),
         Err(e) => return Err(e),
     };
     let grid = objects_grid(array);
     let limit = if array.stored.reversed { grid.iter().rev().nth(stored.len()) } else { grid.get(stored.len()) };
-    let Some(&limit) = limit else { return Ok(()) };
+    let Some(&limit) = limit else { return Ok(ControlFlow::Continue(())) };
     for (name, kind) in listing.iter() {
         let Some((index, last)) = names::stored_index(array, stored.len(), name).filter(|(i, _)| *i < limit) else { continue };
         stored.push(index);
-        if last {
+        let flow = if last {
             // A directory in a chunk's place is listed as well, and fails when it is looked at.
-            found.extend(fold(&shown_order(array, stored), &grid));
+            fold(&shown_order(array, stored), &grid).map_or(Ok(ControlFlow::Continue(())), &mut *see)?
         } else if kind == ObjectKind::Directory {
-            descend(array, store, &key.join(name)?, stored, found)?;
-        }
+            descend(array, store, &key.join(name)?, stored, see)?
+        } else {
+            ControlFlow::Continue(())
+        };
         stored.pop();
+        if flow.is_break() {
+            return Ok(flow);
+        }
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
 }

@@ -11,6 +11,7 @@ import zarr
 
 from support import data
 from support.reading import by_zarr
+from support.s3 import fault, status
 from test_s3 import double, put, small_array  # noqa: F401
 
 TEXT = (data.ROOT / "docs" / "s3.md").read_text(encoding="utf-8")
@@ -121,7 +122,6 @@ def test_an_array_of_shards(double, costs, room):
     costs("list another one of the same shards", lambda: os.listdir(view / "a/c/10"))
 
 
-@pytest.mark.xfail(strict=True, reason="whether there is a directory `c` is told by a walk over all directories of shards")
 def test_listing_an_array_of_shards_does_not_walk(double, room):
     version_3(room / "a", shards=(20, 20))
     double.upload("g/a", room / "a")
@@ -131,6 +131,32 @@ def test_listing_an_array_of_shards_does_not_walk(double, room):
     double.log.clear()
     assert set(os.listdir(view / "a")) >= {"c", "zarr.json"}
     assert len(double.log) <= 3, double.log
+
+
+def test_a_directory_of_shards_that_cannot_be_listed_is_no_absence(double, room):
+    """The first directory holds none, so that the next ones are asked; one that comes after the first shard does not count."""
+    version_3(room / "a", shards=(40, 40))
+    double.upload("g/a", room / "a")
+    for j in range(4):
+        del double.objects[f"g/a/c/0/{j}"]
+    double.put("g/a/c/0/notes", b"")
+    double.put("g/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    trouble = fault(status(403, "AccessDenied"), kinds="LIST", key="g/a/c/1/")
+    double.faults.append(trouble)
+    view = double.mount("s3://b/g")
+    assert (view / "a/zarr.json").exists()
+    with pytest.raises(PermissionError):
+        os.listdir(view / "a")
+    double.faults.remove(trouble)
+    double.faults.append(fault(status(403, "AccessDenied"), kinds="LIST", key="g/a/c/2/"))
+    assert "c" in os.listdir(view / "a")
+    with pytest.raises(PermissionError):
+        os.listdir(view / "a/c/5")
+    for j in range(4):
+        for i in range(4):
+            double.objects.pop(f"g/a/c/{i}/{j}", None)
+    double.faults.clear()
+    assert "c" not in os.listdir(double.mount("s3://b/g") / "a")
 
 
 def test_an_array_of_n5(double, costs):

@@ -179,7 +179,6 @@ def test_refused_is_said(put, real):
 
 
 @OTHERS
-@pytest.mark.xfail(SERVER == "garage", strict=True, reason="it is named in the text of the error alone, which is not looked at")
 def test_the_region_that_the_server_names_is_taken(put, real, mount):
     values, files = small_array()
     address = put("elsewhere", files)

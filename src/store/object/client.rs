@@ -46,7 +46,7 @@ pub struct Client {
     runtime: Runtime,
     objects: Arc<dyn ObjectStore>,
     pages: Option<Arc<dyn PaginatedListStore>>,
-    credentials: Option<Arc<Credentials>>,
+    credentials: Option<Credentials>,
     /// What was asked so far.
     pub counters: Arc<Counters>,
     timeout: Duration,
@@ -155,7 +155,8 @@ impl Client {
     ) -> Result<()> {
         let profile = options.profile.as_deref().or(profile);
         let around = self.wait(async { Ok(credentials::surroundings(profile).await) })?;
-        let endpoint = options.endpoint.clone().or_else(|| endpoint.map(ToOwned::to_owned)).or(around.endpoint);
+        let endpoint = options.endpoint.clone().or_else(|| endpoint.map(ToOwned::to_owned)).or_else(|| around.endpoint.clone());
+        let home = around.home(profile, options.region.as_deref());
         let region = region.or(around.region).unwrap_or_else(|| "us-east-1".into());
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(bucket)
@@ -184,10 +185,9 @@ impl Client {
             }
         }
         if !options.unsigned {
-            let found = self.wait(Credentials::find(profile))?;
-            let found = Arc::new(found);
-            self.credentials = Some(Arc::clone(&found));
-            builder = builder.with_credentials(found);
+            let found = self.wait(Credentials::find(profile, home))?;
+            self.credentials = Some(found.clone());
+            builder = builder.with_credentials(Arc::new(found));
         }
         let store = Arc::new(builder.build().map_err(wrong)?);
         self.region = Some(region);
@@ -252,36 +252,43 @@ impl Client {
     /// # Errors
     /// See [`fail::sort`].
     pub fn head(&self, path: &Path) -> Result<ObjectMeta> {
-        let trace = Trace::new(Ask::Head);
-        let asked = self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
-            let options = GetOptions { head: true, ..GetOptions::default() };
-            self.until(self.deadline(), &trace, self.objects.get_opts(path, options)).await
-        }));
+        let options = || GetOptions { head: true, ..GetOptions::default() };
+        let (asked, trace) = self.ask(Ask::Head, path, &options);
         match asked {
-            Ok(answer) => Ok(answer.meta),
             // An answer to HEAD has no text: what is absent may be the bucket, or something on the way may have answered.
             Err(_) if fail::is_unclear(&trace, self.bucket.as_deref()) => self.confirm(path, !fail::is_page(&trace)),
-            Err(e) => Err(e),
+            Err(_) if fail::is_mute(&trace, self.bucket.as_deref()) => self.confirm(path, false),
+            asked => asked,
         }
     }
 
-    // What is known of an object that was said to be absent by who did not say whether the bucket is there. The object's first
-    // byte is asked for, unless the bucket answered a short while ago, which is good enough where `likely`: an answer with a text
-    // says what it is that is absent.
+    // What is known of an object for which the server gave no reason why not. The object's first byte is asked for, unless it was
+    // said to be absent and the bucket answered a short while ago, which is good enough where `likely`: an answer with a text
+    // says what it is that is absent, or whether the credentials are no longer good.
     fn confirm(&self, path: &Path, likely: bool) -> Result<ObjectMeta> {
         if likely && self.answered.lock().is_some_and(|when| when.elapsed() < ANSWERED) {
             return Err(Error::not_found());
         }
-        let trace = Trace::new(Ask::Get);
-        let asked = self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
-            let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
-            self.until(self.deadline(), &trace, self.objects.get_opts(path, options)).await
-        }));
-        asked.map(|answer| answer.meta).inspect_err(|e| {
+        let options = || GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+        let (asked, trace) = self.ask(Ask::Get, path, &options);
+        if asked.is_err() && fail::status(&trace) == Some(416) {
+            // It has no first byte.
+            return self.ask(Ask::Head, path, &|| GetOptions { head: true, ..GetOptions::default() }).0;
+        }
+        asked.inspect_err(|e| {
             if e.kind() == Kind::NotFound {
                 self.note_answer();
             }
         })
+    }
+
+    // What an answer says of an object, without its bytes.
+    fn ask(&self, ask: Ask, path: &Path, options: &dyn Fn() -> GetOptions) -> (Result<ObjectMeta>, Arc<Trace>) {
+        let trace = Trace::new(ask);
+        let asked = self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
+            self.until(self.deadline(), &trace, || self.objects.get_opts(path, options())).await
+        }));
+        (asked.map(|answer| answer.meta), trace)
     }
 
     fn note_answer(&self) {
@@ -298,13 +305,13 @@ impl Client {
         };
         let trace = Trace::new(Ask::List);
         self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
-            let options = PaginatedListOptions {
+            let options = || PaginatedListOptions {
                 delimiter: Some(Cow::Borrowed("/")),
-                page_token: token,
+                page_token: token.clone(),
                 ..PaginatedListOptions::default()
             };
             let prefix = Some(prefix).filter(|p| !p.is_empty());
-            let page = self.until(self.deadline(), &trace, pages.list_paginated(prefix, options)).await;
+            let page = self.until(self.deadline(), &trace, || pages.list_paginated(prefix, options())).await;
             // A listing that is not there is that of a bucket, which was there.
             let page = page.map_err(|e| match e.kind() {
                 Kind::NotFound => {
@@ -369,7 +376,7 @@ impl Client {
     ) -> std::result::Result<Option<ObjectMeta>, (Error, bool)> {
         use futures_util::StreamExt;
         let options = |range| GetOptions { if_match: tag.map(ToOwned::to_owned), range, ..GetOptions::default() };
-        let asked = self.until(deadline, trace, self.objects.get_opts(path, options(range.cloned()))).await;
+        let asked = self.until(deadline, trace, || self.objects.get_opts(path, options(range.cloned()))).await;
         let (result, wanted) = match asked {
             Ok(result) => {
                 let wanted = 0..result.range.end.saturating_sub(result.range.start);
@@ -378,7 +385,7 @@ impl Client {
             // A good answer to another question than was asked: there are servers that know no ranges.
             Err(e) if range.is_some() && fail::answered(trace) => {
                 let all = self
-                    .until(deadline, trace, self.objects.get_opts(path, options(None)))
+                    .until(deadline, trace, || self.objects.get_opts(path, options(None)))
                     .await
                     .map_err(|_| (e.clone(), false))?;
                 let inside = range.and_then(|range| range.as_range(all.meta.size).ok());
@@ -437,17 +444,22 @@ impl Client {
         now.checked_add(self.timeout).unwrap_or(now)
     }
 
-    async fn until<T>(&self, deadline: Instant, trace: &Trace, ask: impl Future<Output = object_store::Result<T>>) -> Result<T> {
-        match timeout_at(deadline, ask).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(e)) => {
-                if fail::is_expired(trace)
-                    && let Some(credentials) = &self.credentials
-                {
-                    credentials.forget().await;
+    // Asks, and once more where the server no longer takes the credentials and there are others.
+    async fn until<T, F>(&self, deadline: Instant, trace: &Trace, ask: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let asked = async {
+            match (ask().await, &self.credentials) {
+                (Err(_), Some(credentials)) if fail::is_expired(trace) && credentials.renew(trace.signer()).await => ask().await,
+                (Err(_), Some(credentials)) if fail::is_untold(trace) && credentials.replaced(trace.signer()).await => {
+                    ask().await
                 }
-                Err(fail::sort(&e, trace, self.bucket.as_deref()))
+                (asked, _) => asked,
             }
+        };
+        match timeout_at(deadline, asked).await {
+            Ok(asked) => asked.map_err(|e| fail::sort(&e, trace, self.bucket.as_deref())),
             Err(_) => Err(self.late(trace)),
         }
     }

@@ -16,6 +16,16 @@ const NO_OBJECT: [&str; 3] = ["NoSuchKey", "BlobNotFound", "PathNotFound"];
 /// What they say of a bucket or container that is not there.
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"];
 
+/// What servers say of credentials that they no longer take.
+const ENDED: [&str; 6] = [
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidToken",
+    "TokenRefreshRequired",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+];
+
 /// Sorts the failure of a request that ended.
 pub fn sort(e: &object_store::Error, trace: &Trace, bucket: Option<&str>) -> Error {
     let (attempts, last) = trace.last();
@@ -49,17 +59,19 @@ pub fn late(trace: &Trace, deadline: Duration, bucket: Option<&str>) -> Error {
     }
 }
 
-/// Whether the server's refusal means that the credentials are no longer good, so that new ones may help.
+/// Whether the server's refusal means that the credentials are no longer good, so that others may help.
 pub fn is_expired(trace: &Trace) -> bool {
-    let (_, last) = trace.last();
-    match last {
-        Last::Refused { code: Some(code), .. } => {
-            matches!(code.as_str(), "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "ExpiredTokenException")
-        }
-        // An answer to HEAD has no text that would say more.
-        Last::Refused { status: 400, code: None, .. } => true,
-        _ => false,
-    }
+    matches!(trace.last().1, Last::Refused { code: Some(code), .. } if ENDED.contains(&code.as_str()))
+}
+
+/// Whether the server gives no reason for its refusal, as in an answer to HEAD: the credentials may be those of a while ago.
+pub fn is_untold(trace: &Trace) -> bool {
+    matches!(trace.last().1, Last::Refused { status: 400 | 401 | 403, code: None, .. })
+}
+
+/// Whether the server refused without a word: the credentials may have ended, or be meant for another region.
+pub fn is_mute(trace: &Trace, bucket: Option<&str>) -> bool {
+    bucket.is_some() && matches!(trace.last().1, Last::Refused { status: 400, code: None, .. })
 }
 
 /// Whether the server said that something is absent, and not what: the object, or the bucket.
@@ -123,9 +135,7 @@ fn refused(status: u16, code: Option<&str>, message: Option<&str>, attempts: u32
         // A name longer than names can be is not there.
         (400, Some("KeyTooLongError")) => Error::not_found(),
         (401 | 403, _) => Error::new(Kind::Denied, format!("the server answered {said}")),
-        (400, Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")) => {
-            Error::new(Kind::Denied, format!("the server answered {said}"))
-        }
+        (400, Some(code)) if ENDED.contains(&code) => Error::new(Kind::Denied, format!("the server answered {said}")),
         (400, None) => Error::new(Kind::Denied, "the server answered status 400, as for credentials that have ended"),
         (412, _) => Error::new(Kind::Changed, "the object is another version than the one that was opened"),
         (408, _) => Error::new(Kind::TimedOut, format!("the server answered {said}{}", tries(attempts))),

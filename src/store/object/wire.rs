@@ -5,6 +5,7 @@
 //! so that errors are sorted by what the server said and not by a message.
 
 use super::endpoint::{Host, host};
+use crate::error::{Error, Kind};
 use bytes::Bytes;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -90,17 +91,36 @@ pub enum Last {
 pub struct Trace {
     ask: Ask,
     state: Mutex<(u32, Last)>,
+    /// The number of the credentials that the last attempt was signed with.
+    signer: AtomicU64,
 }
 
 impl Trace {
     /// A new question.
     pub fn new(ask: Ask) -> Arc<Self> {
-        Arc::new(Self { ask, state: Mutex::default() })
+        Arc::new(Self { ask, ..Self::default() })
     }
 
     /// Attempts so far, and how the last one went.
     pub fn last(&self) -> (u32, Last) {
         self.state.lock().clone()
+    }
+
+    /// Notes with which credentials it will be asked, or why there are none.
+    pub fn sign(&self, signer: std::result::Result<u64, &Error>) {
+        match signer {
+            Ok(number) => self.signer.store(number, Ordering::Relaxed),
+            // Else the refusal of a source is told as it is.
+            Err(e) if matches!(e.kind(), Kind::Unavailable | Kind::TimedOut) => {
+                self.note(Last::Broken { late: false, reason: e.reason().to_owned() });
+            }
+            Err(_) => self.note(Last::Nothing),
+        }
+    }
+
+    /// The number of the credentials that the last attempt was signed with.
+    pub fn signer(&self) -> u64 {
+        self.signer.load(Ordering::Relaxed)
     }
 
     fn note(&self, last: Last) {
@@ -161,8 +181,11 @@ impl HttpService for Wire {
             Err(e) => return Err(self.broken(&trace, e)),
         };
         counters.reached.store(true, Ordering::Relaxed);
-        if let Some(region) = answer.headers().get("x-amz-bucket-region").and_then(|r| r.to_str().ok()) {
-            *counters.region.lock() = Some(region.to_owned());
+        let region = answer.headers().get("x-amz-bucket-region").and_then(|r| r.to_str().ok()).filter(|r| is_region(r));
+        let region = region.map(ToOwned::to_owned);
+        let is_told = region.is_some();
+        if is_told {
+            *counters.region.lock() = region;
         }
         let status = answer.status();
         if status.is_success() && trace.ask != Ask::List {
@@ -187,7 +210,12 @@ impl HttpService for Wire {
             let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
             let said = header("x-ms-error-code").or_else(|| header("x-minio-error-code"));
             let page = header("content-type").filter(|kind| kind.starts_with("text/html")).map(|_| WEB_PAGE);
-            let (code, message) = reason(&String::from_utf8_lossy(&body));
+            let text = String::from_utf8_lossy(&body);
+            // Not all say it in a header.
+            if let Some(region) = element(&text, "Region").map(str::trim).filter(|r| !is_told && is_region(r)) {
+                *counters.region.lock() = Some(region.to_owned());
+            }
+            let (code, message) = reason(&text);
             let (code, short) = (code.or(said.or(page).map(Into::into)), |text: String| text.chars().take(200).collect());
             trace.note(Last::Refused { status: status.as_u16(), code: code.map(short), message: message.map(short) });
         }
@@ -209,6 +237,11 @@ impl Wire {
         }
         e
     }
+}
+
+/// Whether a word can be a region, which is a part of host names.
+fn is_region(word: &str) -> bool {
+    (1..=64).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 /// The innermost reason of an error; what lies around it only says that a request failed.
@@ -315,6 +348,14 @@ mod tests {
             "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken></NextContinuationToken></ListBucketResult>",
         ] {
             assert!(check_page(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_region_is_a_word() {
+        assert!(is_region("eu-north-1") && is_region("garage"));
+        for bad in ["", "a/b", "x@y", "a b", "a#", &"r".repeat(65)] {
+            assert!(!is_region(bad), "{bad}");
         }
     }
 
