@@ -174,6 +174,11 @@ def test_the_manual_page_and_the_completions(room):
     page = run(binary(), "generate", "man")
     assert page.returncode == 0
     (room / "chunkmount.1").write_text(page.stdout)
+    # An option is a tagged paragraph: its name, its text.
+    tagged = re.findall(r"^\.TP\n(.*)\n(.*)$", page.stdout, re.M)
+    options = [(name, text) for name, text in tagged if r"\-\-" in name]
+    assert len(options) > 100
+    assert all(re.match(r"[A-Z]", text) for _, text in options), [name for name, text in options if not re.match(r"[A-Z]", text)]
     if shutil.which("groff"):
         done = run("groff", "-man", "-ww", "-z", "-Tutf8", room / "chunkmount.1")
         assert done.returncode == 0 and not done.stderr, done.stderr
