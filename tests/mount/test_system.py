@@ -1,5 +1,6 @@
 """Mounting as the system does it: mount(8), fstab, service managers; and the package. Needs root, as mount(8) does."""
 
+import gzip
 import os
 import re
 import shutil
@@ -154,9 +155,13 @@ def test_package(where, corpus, room):
         "usr/share/fish/vendor_completions.d/chunkmount.fish",
         "usr/lib/systemd/system/chunkmount@.service",
         "usr/share/doc/chunkmount/copyright",
+        "usr/share/doc/chunkmount/licences.gz",
         "usr/share/doc/chunkmount/README.md",
     ):
         assert f" ./{path}" in held, path
+    texts = gzip.decompress((data.ROOT / "target/package/root/usr/share/doc/chunkmount/licences.gz").read_bytes()).decode(errors="replace")
+    for words in ("zstd", "Permission is hereby granted", "Redistributions in binary form", "Apache License"):
+        assert words in texts, words
     done = run("dpkg", "--no-triggers", "-i", package)
     try:
         assert done.returncode == 0, done.stderr
