@@ -23,7 +23,6 @@ use std::time::Duration;
     name = "chunkmount",
     version = VERSION,
     about,
-    after_help = "Exit status: 0 all is well, 2 wrong arguments, 3 not found, 5 corrupt; --help lists all.",
     after_long_help = EXIT_STATUS,
     max_term_width = 100,
     override_usage = USAGE,
@@ -36,25 +35,27 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// A directory or zip archive, or its URL (file, s3, gs, az, http(s)) as in netCDF
-    #[arg(required_unless_present = "unmount")]
+    /// A directory or zip archive, or a URL (file, s3, gs, az, http)
+    ///
+    /// What netCDF writes after a URL is understood: #mode=nczarr,zip.
+    #[arg(required_unless_present = "unmount", hide_short_help = true)]
     pub source: Option<OsString>,
 
     /// Where to mount (made if it is absent, and then removed again), or /dev/fd/N
     ///
     /// /dev/fd/N is a /dev/fuse that somebody else has opened and mounted, as file descriptor N of this program.
-    #[arg(required_unless_present = "unmount")]
+    #[arg(required_unless_present = "unmount", hide_short_help = true)]
     pub mountpoint: Option<PathBuf>,
 
     /// Unmount what is mounted at MOUNTPOINT
     #[arg(short = 'u', long, value_name = "MOUNTPOINT", conflicts_with_all = ["source", "mountpoint"])]
     pub unmount: Option<PathBuf>,
 
-    /// Stay in the foreground, with the log on the terminal
+    /// Stay in the foreground, and log to the terminal
     #[arg(short, long)]
     pub foreground: bool,
 
-    /// Options as mount(8) has them, such as zarr=3,allow_other
+    /// Options as mount(8) has them: zarr=3,allow_other
     ///
     /// Each is a flag without its dashes, with _ for -. The system's own (ro, nosuid, noauto, user, _netdev, x-...) are understood.
     #[arg(short = 'o', value_name = "OPTIONS")]
@@ -102,7 +103,7 @@ pub struct Cli {
 /// How the source is shown, mounted or not.
 #[derive(Debug, Clone, Args)]
 pub struct View {
-    /// Version of the Zarr documents shown [default: the source's own]
+    /// Version of Zarr shown [default: the source's own]
     ///
     /// It is 2 or 3; 2 by default for all that is not Zarr.
     #[arg(long, value_name = "VERSION", hide_possible_values = true)]
@@ -122,11 +123,13 @@ pub struct View {
     pub nczarr: bool,
 
     /// Show the whole chunk grid: absent chunks are files of fill values
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub fill_missing: bool,
 
-    /// Most memory for decoded blocks, such as 4G [default: an eighth of it]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Most memory for decoded blocks, such as 4G
+    ///
+    /// An eighth of the memory by default; 64M for the commands that do not mount.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, hide_short_help = true)]
     pub cache_size: Option<u64>,
 
     /// Look again at names and versions that are older; without this, data is taken not to change
@@ -146,7 +149,7 @@ pub struct View {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Logs {
     /// Write the log to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub log_file: Option<PathBuf>,
 
     /// Form of the log: a line of text for each event, or a line of JSON
@@ -158,7 +161,7 @@ pub struct Logs {
     pub log_level: Option<String>,
 
     /// Say more: -v what is done, -vv each request that fails
-    #[arg(short, long, action = clap::ArgAction::Count)]
+    #[arg(short, long, action = clap::ArgAction::Count, hide_short_help = true)]
     pub verbose: u8,
 }
 

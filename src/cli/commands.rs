@@ -13,7 +13,7 @@ pub enum Command {
     Ls(Ls),
     /// Draw groups and arrays as a tree
     Tree(Tree),
-    /// Write files of the tree, decoded chunks among them, to the standard output
+    /// Write files of the tree, decoded chunks among them, to standard output
     Cat(Cat),
     /// Tell format, type, shape, chunks, codecs, sizes and scale of arrays
     Info(Info),
@@ -31,7 +31,9 @@ pub enum Command {
 /// A source and what it is looked at with.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// A directory or zip archive, or its URL (file, s3, gs, az, http(s)) as in netCDF
+    /// A directory or zip archive, or a URL (file, s3, gs, az, http)
+    ///
+    /// What netCDF writes after a URL is understood: #mode=nczarr,zip.
     pub source: OsString,
 
     /// How it is shown
@@ -100,14 +102,14 @@ pub struct Info {
     #[command(flatten)]
     pub at: Source,
 
-    /// An array, or a group whose arrays are told of, below the root of the tree
+    /// An array, or a group for all arrays in it [default: the root]
     pub path: Option<OsString>,
 
     /// As JSON
     #[arg(long)]
     pub json: bool,
 
-    /// Look at no chunk: how many are stored, and their size, is not told
+    /// Look at no chunk, and tell nothing of what is stored
     #[arg(long)]
     pub quick: bool,
 }
@@ -119,14 +121,14 @@ pub struct Copy {
     #[command(flatten)]
     pub at: Source,
 
-    /// Where to write; made if it is absent. An interrupted copy goes on; any other directory must be empty
+    /// Where to write: a new or empty directory, or an interrupted copy
     pub dest: PathBuf,
 
-    /// What to copy, below the root of the tree [default: all of it]
+    /// What to copy of the tree [default: all of it]
     #[arg(long, value_name = "PATH")]
     pub path: Option<OsString>,
 
-    /// Write into a directory that is not empty, over what is called the same
+    /// Write into a directory that is not empty, over its files
     #[arg(long)]
     pub force: bool,
 
@@ -149,7 +151,7 @@ pub struct Check {
     /// What to check, below the root of the tree [default: all of it]
     pub path: Option<OsString>,
 
-    /// Take absent chunks, which mean the fill value, for missing ones
+    /// List absent chunks, of the fill value, as missing
     #[arg(long)]
     pub complete: bool,
 
@@ -168,7 +170,7 @@ pub struct Stats {
     /// Where the mount is
     pub mountpoint: PathBuf,
 
-    /// Again and again, every so many seconds, until interrupted or unmounted [default: 2]
+    /// Again and again, after so many seconds [default: 2]
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
           value_parser = interval)]
     pub watch: Option<Duration>,

@@ -36,7 +36,10 @@ fn made(what: Generated) -> Result<Vec<u8>> {
 }
 
 /// One page for the program and its commands.
-fn man(mut command: clap::Command) -> std::io::Result<Vec<u8>> {
+fn man(command: clap::Command) -> std::io::Result<Vec<u8>> {
+    // The page takes what `-h` leaves out for what has nothing to say.
+    let whole = |command: clap::Command| command.mut_args(|arg| arg.hide_short_help(false));
+    let mut command = whole(command).mut_subcommands(whole);
     command.build();
     let mut page = Vec::new();
     let man = clap_mangen::Man::new(command.clone().disable_version_flag(true)).section("1");

@@ -251,6 +251,13 @@ fn codecs(node: &Map<String, Value>) -> String {
     }
 }
 
+/// The format of an array, by the name of the dialect.
+fn format(node: &Map<String, Value>) -> String {
+    let name =
+        if node.get("nczarr") == Some(&Value::Bool(true)) { Some("nczarr") } else { node.get("format").and_then(Value::as_str) };
+    name.unwrap_or_default().to_owned()
+}
+
 fn bytes(node: &Map<String, Value>, name: &str) -> String {
     node.get(name).and_then(Value::as_u64).map_or_else(|| "-".to_owned(), size)
 }
@@ -263,10 +270,9 @@ fn one(out: &mut Out, node: &Map<String, Value>) -> Result<()> {
         Some(n) => size(n),
         None => "-".to_owned(),
     };
-    let format = if node.get("nczarr") == Some(&Value::Bool(true)) { "nczarr".to_owned() } else { text("format") };
     let mut rows = vec![
         ("path", format!("/{}", text("path"))),
-        ("format", format),
+        ("format", format(node)),
         ("dtype", text("dtype")),
         ("shape", extent(&numbers(node.get("shape")))),
         ("chunks", extent(&numbers(node.get("chunks")))),
@@ -307,7 +313,7 @@ fn many(out: &mut Out, nodes: &[Map<String, Value>]) -> Result<()> {
             "broken" => vec![path, format!("broken: {}", text(node, "error"))],
             _ => vec![
                 path,
-                text(node, "format"),
+                format(node),
                 text(node, "dtype"),
                 extent(&numbers(node.get("shape"))),
                 extent(&numbers(node.get("chunks"))),

@@ -155,6 +155,12 @@ def test_info_tells_the_scale_that_ome_zarr_tells(room):
         assert "nanometer" in output("info", room / "image.zarr", path)
 
 
+def test_info_names_the_dialect_of_an_array(corpus):
+    source = corpus.path("nczarr/head_lemon.zarr")
+    told = {line.split()[0]: line.split()[1] for line in output("info", source).splitlines()}
+    assert told["/v_f4"] == "nczarr" and "format         nczarr" in output("info", source, "v_f4")
+
+
 def test_tree_draws_arrays_and_with_all_everything(store, corpus, mount):
     view = mount(corpus.path(store))
     drawn = output("tree", corpus.path(store)).splitlines()

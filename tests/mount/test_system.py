@@ -1,5 +1,6 @@
 """Mounting as the system does it: mount(8), fstab, service managers; and the package. Needs root, as mount(8) does."""
 
+import gzip
 import os
 import re
 import shutil
@@ -154,9 +155,13 @@ def test_package(where, corpus, room):
         "usr/share/fish/vendor_completions.d/chunkmount.fish",
         "usr/lib/systemd/system/chunkmount@.service",
         "usr/share/doc/chunkmount/copyright",
+        "usr/share/doc/chunkmount/licences.gz",
         "usr/share/doc/chunkmount/README.md",
     ):
         assert f" ./{path}" in held, path
+    texts = gzip.decompress((data.ROOT / "target/package/root/usr/share/doc/chunkmount/licences.gz").read_bytes()).decode(errors="replace")
+    for words in ("zstd", "Permission is hereby granted", "Redistributions in binary form", "Apache License"):
+        assert words in texts, words
     done = run("dpkg", "--no-triggers", "-i", package)
     try:
         assert done.returncode == 0, done.stderr
@@ -174,6 +179,11 @@ def test_the_manual_page_and_the_completions(room):
     page = run(binary(), "generate", "man")
     assert page.returncode == 0
     (room / "chunkmount.1").write_text(page.stdout)
+    # An option is a tagged paragraph: its name, its text.
+    tagged = re.findall(r"^\.TP\n(.*)\n(.*)$", page.stdout, re.M)
+    options = [(name, text) for name, text in tagged if r"\-\-" in name]
+    assert len(options) > 100
+    assert all(re.match(r"[A-Z]", text) for _, text in options), [name for name, text in options if not re.match(r"[A-Z]", text)]
     if shutil.which("groff"):
         done = run("groff", "-man", "-ww", "-z", "-Tutf8", room / "chunkmount.1")
         assert done.returncode == 0 and not done.stderr, done.stderr

@@ -1,10 +1,14 @@
 """`_FillValue`, which xarray spells otherwise in either version of Zarr. xarray writes, and decodes what is shown."""
 
+import json
+
 import numpy as np
 import pytest
 import xarray
 import zarr
 from xarray.conventions import decode_cf_variable
+
+from support import data
 
 FILLS = {
     "<f2": [0.1],
@@ -95,3 +99,12 @@ def test_what_xarray_wrote_is_shown_as_it_is(version, room, mount):
     for name in CASES:
         same(got[name], want[name], name)
         assert got[name].encoding["_FillValue"] == want[name].encoding["_FillValue"] or np.isnan(CASES[name])
+
+
+def test_characters_of_netcdf_in_zarr_3(mount):
+    """netCDF writes `>S1`, which zarr-python does not know in Zarr v2; the truth is netcdf-c's."""
+    with pytest.raises(ValueError, match=">S1"):
+        raw(mount(data.SAMPLE_ZIP).where)
+    truth = json.loads(data.SAMPLE_ZIP.with_suffix(".json").read_text())["chunk_char"]
+    got = masked(mount(data.SAMPLE_ZIP, "--zarr", "3").where).chunk_char
+    assert got.values.tobytes().hex() == truth["values"] and got.dtype == f"S{truth['shape'][1]}"
