@@ -344,7 +344,11 @@ impl Vfs {
         }
         let key = directory.key.join(name)?;
         let meta = match self.tree.head(&key) {
-            Err(e) if e.kind() == Kind::NotFound => return self.lookup_derived(parent, name, dir).ok_or(e)?,
+            Err(e) if e.kind() == Kind::NotFound => {
+                // Where it is not known how chunks are stored, no word about a name of the source makes one absent.
+                let absent = directory.node.as_ref().err().filter(|_| names::may_be_chunk(name)).cloned().unwrap_or(e);
+                return self.lookup_derived(parent, name, dir).ok_or(absent)?;
+            }
             meta => meta?,
         };
         if meta.kind == ObjectKind::Directory {
