@@ -527,7 +527,7 @@ impl World {
         };
         let result = self.walk(&odd);
         self.told(|| format!("absent {odd}: {result:?}"));
-        let e = result.expect_err(&odd);
+        let Err(e) = result else { panic!("{odd} is found") };
         assert!(e.kind() == Kind::NotFound || self.is_allowed(&e), "{odd}: {e}");
     }
 
