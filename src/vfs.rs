@@ -13,7 +13,7 @@ mod file;
 mod inode;
 mod presence;
 
-use crate::array::Array;
+use crate::array::{Array, Node};
 use crate::cache::{Budget, Cache};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
@@ -344,7 +344,11 @@ impl Vfs {
         }
         let key = directory.key.join(name)?;
         let meta = match self.tree.head(&key) {
-            Err(e) if e.kind() == Kind::NotFound => return self.lookup_derived(parent, name, dir).ok_or(e)?,
+            Err(e) if e.kind() == Kind::NotFound => {
+                // Where it is not known how chunks are stored, no word about a name of the source makes one absent.
+                let absent = directory.node.as_ref().err().filter(|_| names::may_be_chunk(name)).cloned().unwrap_or(e);
+                return self.lookup_derived(parent, name, dir).ok_or(absent)?;
+            }
             meta => meta?,
         };
         if meta.kind == ObjectKind::Directory {
@@ -357,11 +361,20 @@ impl Vfs {
 
     /// Finds a directory of the source. With `--refresh` it is looked at again, and keeps its inode if it shows the same.
     fn lookup_directory(&self, parent: u64, name: &[u8], key: &Key, above: &Dir) -> Result<Attr> {
-        let below = &above.directory.below;
+        let open = || -> Result<Directory> {
+            let mut new = self.tree.open(key, &above.directory.below)?;
+            // Below an array that cannot be understood it may lead to chunks, in an order that nobody knows.
+            if let (Err(e), Ok(Node::Directory)) = (&above.directory.node, &new.node)
+                && names::may_be_chunk(name)
+            {
+                new.node = Err(e.clone());
+            }
+            Ok(new)
+        };
         if self.options.refresh.is_none() {
-            return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(self.tree.open(key, below)?))));
+            return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(open()?))));
         }
-        let new = self.tree.open(key, below)?;
+        let new = open()?;
         let tag = digest(&new.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string));
         let Some((inode, Thing::Directory(old))) = self.table.find(&(parent, name.into(), tag)) else {
             return self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new))));
@@ -426,7 +439,7 @@ impl Vfs {
     /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
     fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
         // In a directory of no format a file of that name is someone else's.
-        let foreign = matches!(directory.node, Ok(crate::array::Node::Directory));
+        let foreign = matches!(directory.node, Ok(Node::Directory));
         format::is_hidden(name) && !(foreign && name == b"attributes.json") || name == b"zarr.json" && !foreign
     }
 

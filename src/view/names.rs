@@ -48,6 +48,11 @@ pub fn parse(array: &Array, prefix: &[u64], name: &[u8]) -> Option<Path> {
     index.iter().zip(rest).all(|(i, n)| i < n).then_some(Path::Chunk(index))
 }
 
+/// Whether a name can be that of a chunk, or of a directory on the way to chunks, of any array.
+pub fn may_be_chunk(name: &[u8]) -> bool {
+    name.first().is_some_and(u8::is_ascii_digit) || name == b"c" || name.starts_with(b"c.")
+}
+
 /// Whether a name directly below the array's directory in the *store* is one of its chunks, or leads to some: then it is not
 /// shown under that name, whether it lies in the grid or not (arrays that were shrunk leave chunks behind).
 pub fn is_stored_chunk(array: &Array, name: &[u8]) -> bool {

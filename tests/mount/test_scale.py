@@ -108,3 +108,49 @@ def test_a_deep_and_wide_grid_of_directories(mount, room):
     from support.reading import disagreements
 
     assert not disagreements(view / "a", [want.T])
+
+
+def test_very_many_processes(view):
+    """Each chunk is read by a process of its own, 64 of them at a time; the daemon needs no thread for each."""
+    (view / "a" / "0").read_bytes()
+    before = view.status("Threads")
+    command = f"cd {view.where}/a && seq 0 {MANY // 1000} {MANY - 1} | xargs -P 64 -n 1 head -c 1"
+    done = subprocess.run(command, shell=True, capture_output=True, timeout=90)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert sorted(done.stdout) == sorted(number % 251 for number in range(0, MANY, MANY // 1000))
+    assert view.status("Threads") <= before
+
+
+def test_a_listing_goes_back_and_on_again(view):
+    """seekdir, telldir and rewinddir of the C library."""
+    import ctypes
+
+    class Entry(ctypes.Structure):
+        _fields_ = [("ino", ctypes.c_uint64), ("off", ctypes.c_int64), ("length", ctypes.c_ushort), ("kind", ctypes.c_ubyte),
+                    ("name", ctypes.c_char * 256)]  # fmt: skip
+
+    libc = ctypes.CDLL(None)
+    libc.opendir.restype = ctypes.c_void_p
+    libc.readdir.restype = ctypes.POINTER(Entry)
+    libc.telldir.restype = ctypes.c_long
+    for function in (libc.readdir, libc.rewinddir, libc.telldir, libc.closedir):
+        function.argtypes = [ctypes.c_void_p]
+    libc.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
+    directory = libc.opendir(os.fsencode(view / "a"))
+    assert directory
+
+    def read(count):
+        entries = []
+        while len(entries) < count and (entry := libc.readdir(directory)):
+            entries.append((libc.telldir(directory), entry.contents.name))
+        return entries
+
+    all_of_it = read(1 << 30)
+    names = [name for _, name in all_of_it]
+    assert len(set(names)) == len(names) >= MANY
+    libc.rewinddir(directory)
+    assert read(1000) == all_of_it[:1000]
+    for at in (len(all_of_it) // 2, 3, 0, len(all_of_it) - 5, 777):
+        libc.seekdir(directory, all_of_it[at][0])
+        assert read(50) == all_of_it[at + 1 : at + 51]
+    libc.closedir(directory)
