@@ -74,7 +74,7 @@ impl Vfs {
             if let (false, Some(object)) = (told_alone, unfold(number, &objects).first()) {
                 let first = object.saturating_mul(per);
                 for index in first..first.saturating_add(per).min(grid.first().copied().unwrap_or(0)) {
-                    any = any || self.is_present(chunks, &[], index)?;
+                    any = any || self.is_there(chunks, &[index])?;
                 }
             }
             Ok(if any { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
