@@ -254,9 +254,6 @@ impl Cache {
                 && block.version.as_ref() == version
             {
                 self.counters.hits.fetch_add(1, Ordering::Relaxed);
-                if large.is_some() {
-                    self.turns.touch(id);
-                }
                 return Ok(block.clone());
             }
             if let Some((when, error)) = state.errors.get(&key) {
@@ -308,10 +305,10 @@ impl Cache {
         self.turns.is_crowded(id, bytes.saturating_add(OVERHEAD))
     }
 
-    /// A reader has come to the end of a block.
-    pub fn finish(&self, id: BlockId, block: &Block) {
+    /// A reader has got `length` bytes from `offset` of a block.
+    pub fn progress(&self, id: BlockId, block: &Block, offset: u64, length: u64) {
         if self.turns.is_large(block.length()) {
-            self.turns.leave(id);
+            self.turns.progress(id, (offset, offset.saturating_add(length)), block.length());
         }
     }
 

@@ -12,8 +12,15 @@ use std::time::{Duration, Instant};
 /// A block is large when fewer than this many fit.
 const FEW: u64 = 64;
 
-/// How long a block that nobody asks for keeps its place.
+/// Longest time that a block of which nobody reads on keeps its place.
 const IDLE: Duration = Duration::from_millis(250);
+
+/// The time for each byte of the one that waits, if that is shorter: about what it takes to make it. Who reads here and there in
+/// more blocks than fit waits no longer for each than that.
+const PER_BYTE: u64 = 10;
+
+/// How far from the end of the last piece the next one may be, in bytes: the kernel asks for several at a time.
+const NEAR: u64 = 1 << 20;
 
 /// Longest wait for a place. After it the block is made all the same: slow is better than never.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Reading {
     bytes: u64,
     asked: Instant,
+    /// Where the last piece ended.
+    next: u64,
     /// How often it is held for the kernel, which does not tell when it reads.
     holds: usize,
 }
@@ -48,10 +57,10 @@ impl Turns {
         let end = Instant::now() + PATIENCE;
         let mut reading = self.reading.lock();
         while !self.has_room(&mut reading, id, bytes) && Instant::now() < end {
-            self.changed.wait_for(&mut reading, IDLE / 5);
+            self.changed.wait_for(&mut reading, patience(bytes) / 4);
         }
-        let place = reading.entry(id).or_insert(Reading { bytes, asked: Instant::now(), holds: 0 });
-        (place.bytes, place.asked) = (bytes, Instant::now());
+        let place = reading.entry(id).or_insert(Reading { bytes, asked: Instant::now(), next: 0, holds: 0 });
+        (place.bytes, place.asked, place.next) = (bytes, Instant::now(), 0);
     }
 
     /// Whether a block of `bytes` would have to wait.
@@ -61,18 +70,26 @@ impl Turns {
 
     fn has_room(&self, reading: &mut HashMap<BlockId, Reading>, id: BlockId, bytes: u64) -> bool {
         reading.retain(|_, place| place.holds > 0 || place.asked.elapsed() < IDLE);
-        let others = reading.iter().filter(|(other, _)| **other != id);
+        let idle = patience(bytes);
+        let is_read = |place: &Reading| place.holds > 0 || place.asked.elapsed() < idle;
+        let others = reading.iter().filter(|(other, place)| **other != id && is_read(place));
         // What is held may be so for ever.
         let (moving, sum) = others
             .fold((false, bytes), |(moving, sum), (_, place)| (moving || place.holds == 0, sum.saturating_add(place.bytes)));
         sum <= self.capacity || !moving
     }
 
-    /// Somebody reads a large block.
-    pub fn touch(&self, id: BlockId) {
-        if let Some(place) = self.reading.lock().get_mut(&id) {
-            place.asked = Instant::now();
+    /// Somebody has read a piece of a large block of `bytes`. Who goes through it keeps its place until the end; who reads here and there
+    /// has none.
+    pub fn progress(&self, id: BlockId, piece: (u64, u64), bytes: u64) {
+        let mut reading = self.reading.lock();
+        let Some(place) = reading.get_mut(&id) else { return };
+        if piece.1 < bytes && place.next.abs_diff(piece.0) <= NEAR {
+            (place.asked, place.next) = (Instant::now(), place.next.max(piece.1));
+            return;
         }
+        drop(reading);
+        self.leave(id);
     }
 
     /// A block was read to its end, could not be made, or is dropped.
@@ -88,7 +105,7 @@ impl Turns {
     /// A block is held.
     pub fn hold(&self, id: BlockId, bytes: u64) {
         let mut reading = self.reading.lock();
-        let place = reading.entry(id).or_insert(Reading { bytes, asked: Instant::now(), holds: 0 });
+        let place = reading.entry(id).or_insert(Reading { bytes, asked: Instant::now(), next: 0, holds: 0 });
         place.holds = place.holds.saturating_add(1);
     }
 
@@ -103,6 +120,11 @@ impl Turns {
     }
 }
 
+/// How long who waits with a block of `bytes` waits for one of which nobody reads on.
+fn patience(bytes: u64) -> Duration {
+    Duration::from_nanos(bytes.saturating_mul(PER_BYTE)).clamp(Duration::from_millis(1), IDLE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,13 +132,13 @@ mod tests {
 
     #[test]
     fn only_as_many_as_fit_are_read_at_a_time_and_all_come_to_an_end() {
-        let turns = Turns::new(300);
+        let turns = Turns::new(300 << 20);
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for id in 0..12 {
                 let (turns, inside, most) = (&turns, &inside, &most);
                 scope.spawn(move || {
-                    turns.enter(id, 100);
+                    turns.enter(id, 100 << 20);
                     most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     std::thread::sleep(Duration::from_millis(5));
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -130,16 +152,42 @@ mod tests {
 
     #[test]
     fn what_nobody_asks_for_and_what_is_held_keeps_nobody_waiting() {
-        let turns = Turns::new(200);
-        turns.enter(1, 150);
-        assert!(turns.is_crowded(2, 100) && !turns.is_crowded(1, 150) && !turns.is_crowded(2, 2));
-        turns.enter(2, 100);
-        turns.hold(2, 100);
-        turns.enter(3, 150);
+        let turns = Turns::new(200 << 20);
+        turns.enter(1, 150 << 20);
+        assert!(turns.is_crowded(2, 100 << 20) && !turns.is_crowded(1, 150 << 20) && !turns.is_crowded(2, 2));
+        turns.enter(2, 100 << 20);
+        turns.hold(2, 100 << 20);
+        turns.enter(3, 150 << 20);
         turns.leave(3);
         turns.leave(2);
         assert_eq!(turns.reading.lock().len(), 1);
         turns.release(2);
         assert!(turns.reading.lock().is_empty());
+    }
+
+    #[test]
+    fn who_reads_on_keeps_its_place_and_who_reads_here_and_there_does_not() {
+        let turns = Turns::new(100 << 20);
+        let large = 60 << 20;
+        turns.enter(1, large);
+        for at in 0..8 {
+            // The kernel asks for pieces ahead, and not in order.
+            turns.progress(1, ((at ^ 1) << 17, ((at ^ 1) + 1) << 17), large);
+            assert!(turns.is_crowded(2, large));
+        }
+        turns.progress(1, (30 << 20, 31 << 20), large);
+        assert!(!turns.is_crowded(2, large));
+        turns.enter(1, large);
+        turns.progress(1, (0, large), large);
+        assert!(!turns.is_crowded(2, large));
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_it_takes_to_make_the_block() {
+        let turns = Turns::new(1000);
+        turns.enter(1, 900);
+        let start = Instant::now();
+        turns.enter(2, 900);
+        assert!(start.elapsed() < Duration::from_millis(200));
     }
 }

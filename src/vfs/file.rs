@@ -228,9 +228,7 @@ impl Vfs {
             Open::Chunk(inode, place, pin) => {
                 let block = self.block(inode, &place, pin)?;
                 let result = block.part(offset, length.into(), reply);
-                if offset.saturating_add(length.into()) >= block.length() {
-                    self.cache.finish(inode, &block);
-                }
+                self.cache.progress(inode, &block, offset, length.into());
                 result
             }
             Open::File(_, file) if file.meta.seekable => {
