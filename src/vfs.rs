@@ -13,7 +13,7 @@ mod file;
 mod inode;
 mod presence;
 
-use crate::array::{Array, Node};
+use crate::array::{Array, Attributes, Format, Node};
 use crate::cache::{Budget, Cache};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
@@ -363,8 +363,15 @@ impl Vfs {
     fn lookup_directory(&self, parent: u64, name: &[u8], key: &Key, above: &Dir) -> Result<Attr> {
         let open = || -> Result<Directory> {
             let mut new = self.tree.open(key, &above.directory.below)?;
-            // Below an array that cannot be understood it may lead to chunks, in an order that nobody knows.
-            if let (Err(e), Ok(Node::Directory)) = (&above.directory.node, &new.node)
+            // Below an array that cannot be understood it may lead to chunks, in an order that nobody knows. In an N5 container it is
+            // a group then, as all directories without a document are.
+            let is_bare = match &new.node {
+                Ok(Node::Directory) => true,
+                Ok(Node::Group(group)) => group.format == Format::N5 && group.attributes.as_ref().is_ok_and(Attributes::is_empty),
+                _ => false,
+            };
+            if let Err(e) = &above.directory.node
+                && is_bare
                 && names::may_be_chunk(name)
             {
                 new.node = Err(e.clone());
