@@ -19,7 +19,7 @@ from support.s3 import SERVER
 from test_s3 import CORPUS, bucket, fails, real, s3, small_array  # noqa: F401
 
 # moto takes any region, is slow at taking many objects, and has fewer of the stores in test_s3.py.
-OTHERS = pytest.mark.skipif(SERVER == "moto", reason="for the servers that are not the everyday one")
+OTHERS = pytest.mark.others
 
 
 def write(room, name, files):
