@@ -10,6 +10,7 @@ pub mod strings;
 
 use crate::array::Swap;
 use crate::error::{Error, Result};
+use crate::memory::room;
 
 /// Reverses the bytes of the numbers that `swaps` lists, in each element of `item` bytes. Bytes beyond the last whole element
 /// stay, and so does a run that leads out of the element.
@@ -93,7 +94,7 @@ pub fn transpose(block: &[u8], shape: &[usize], axes: &[usize], item: usize) -> 
     if moved.is_empty() || length == 0 {
         return Ok(block.to_vec());
     }
-    let mut out = vec![0; length];
+    let mut out = room(length)?;
     match item {
         1 => move_elements::<1>(block, &mut out, &moved, item),
         2 => move_elements::<2>(block, &mut out, &moved, item),

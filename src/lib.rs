@@ -14,6 +14,7 @@ pub mod format;
 pub mod fuse;
 pub mod limits;
 pub mod logs;
+pub mod memory;
 pub mod mount;
 pub mod placement;
 pub mod source;

@@ -9,6 +9,7 @@
 
 use super::{Length, read_all};
 use crate::error::{Error, Result};
+use crate::memory::room;
 use flate2::bufread::{GzDecoder, ZlibDecoder};
 use libdeflater::{DecompressionError, Decompressor};
 use std::cell::RefCell;
@@ -22,7 +23,7 @@ thread_local! {
 /// Undoes gzip of one or more members; zeros after the last one are padding.
 pub(super) fn gzip(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     if let Length::Exact(n) = length {
-        let mut out = vec![0; n];
+        let mut out = room(n)?;
         let result = DECOMPRESSOR.with_borrow_mut(|d| d.gzip_decompress(encoded, &mut out));
         if result == Ok(n) && ends_with_only(encoded, 8, libdeflater::crc32(&out).to_le_bytes()) {
             return Ok(out);
@@ -77,7 +78,7 @@ fn gzip_members(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
 /// Undoes zlib. What follows the stream is not looked at.
 pub(super) fn zlib(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     if let Length::Exact(n) = length {
-        let mut out = vec![0; n];
+        let mut out = room(n)?;
         let result = DECOMPRESSOR.with_borrow_mut(|d| d.zlib_decompress(encoded, &mut out));
         if result == Ok(n) {
             return Ok(out);

@@ -10,6 +10,7 @@ mod block;
 
 use super::{Length, u32_at};
 use crate::error::{Error, Result};
+use crate::memory::room;
 use twox_hash::XxHash32;
 
 /// What stands around LZ4 blocks.
@@ -71,7 +72,7 @@ fn prefixed(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
 
 /// One block that decodes to just `length` bytes.
 fn bare(encoded: &[u8], length: usize) -> Result<Vec<u8>> {
-    let mut out = vec![0; length];
+    let mut out = room(length)?;
     if length == 0 && encoded.is_empty() {
         return Ok(out);
     }

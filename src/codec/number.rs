@@ -8,6 +8,7 @@
 
 use super::Length;
 use crate::error::{Error, Result};
+use crate::memory::room;
 
 /// The kinds of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,7 +230,7 @@ fn convert(
     }
     let count = bytes.len().checked_div(encoded.size()).unwrap_or(0);
     length.check(codec, count.saturating_mul(decoded.size()))?;
-    let mut out = vec![0; count.saturating_mul(decoded.size())];
+    let mut out = room(count.saturating_mul(decoded.size()))?;
     let done = match encoded.size {
         1 => read::<1>(bytes, &mut out, decoded, encoded, f),
         2 => read::<2>(bytes, &mut out, decoded, encoded, f),

@@ -4,6 +4,7 @@
 
 use super::Length;
 use crate::error::{Error, Result};
+use crate::memory::room;
 
 /// Undoes `packbits`: one byte, 0 or 1, for each bit.
 pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
@@ -14,7 +15,7 @@ pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
         .filter(|_| unused < 8)
         .ok_or_else(|| Error::corrupt(format!("packbits: {unused} unused bits of {bits}")))?;
     length.check("packbits", count)?;
-    let mut out = vec![0; count];
+    let mut out = room(count)?;
     for (group, byte) in out.chunks_mut(8).zip(packed) {
         for (i, bool) in group.iter_mut().enumerate() {
             *bool = byte.wrapping_shl(u32::try_from(i).unwrap_or(0)) >> 7;
