@@ -4,26 +4,31 @@
 
 mod backing;
 mod crew;
+mod plus;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::ObjectKind;
-use crate::vfs::{Attr, Vfs};
+use crate::vfs::{Attr, Entry, Vfs};
 use backing::Passing;
 use crew::Crew;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyXattr, Request, Session, SessionACL,
+    LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request, Session, SessionACL,
 };
+use plus::Page;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
+
+/// Prefix of all extended attributes that users give.
+const USER: &[u8] = b"user.";
 
 /// Prefix of the extended attributes.
 const XATTR: &str = "user.chunkmount.";
@@ -62,6 +67,8 @@ struct Shared {
     size: u64,
     /// Files that the kernel reads by itself.
     passing: Passing,
+    /// Where the kernel's requests come from, for what fuser cannot answer.
+    device: OnceLock<OwnedFd>,
 }
 
 /// Mounts `vfs` at `mountpoint`, or takes over the mount that somebody has made with `device`, an open `/dev/fuse`. Begins to serve
@@ -101,13 +108,16 @@ pub fn mount(
         let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
     };
-    let shared = Arc::new(Shared { vfs: vfs.clone(), ttl, user, size, passing: Passing::default() });
+    let shared = Arc::new(Shared { vfs: vfs.clone(), ttl, user, size, passing: Passing::default(), device: OnceLock::new() });
     let adaptor = Adaptor { shared: shared.clone(), crew: Crew::new(REQUESTS.into()), is_distant: vfs.is_distant() };
     let session = match device {
         Some(device) => Session::from_fd(adaptor, device, config.acl, config),
         None => Session::new(adaptor, mountpoint, &config),
     };
     let session = session.map_err(failed)?;
+    let device = session.as_fd().try_clone_to_owned().map_err(failed)?;
+    // It is empty until now.
+    let _ = shared.device.set(device);
     if shared.passing.is_possible()
         && let Err(e) = vfs.use_files()
     {
@@ -208,6 +218,9 @@ impl Filesystem for Adaptor {
         if self.is_distant {
             // Of the kernel's own reading ahead.
             let _ = config.set_max_background(REQUESTS);
+        } else {
+            // Attributes with listings; over a network each would be a request.
+            let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS);
         }
         Ok(())
     }
@@ -314,8 +327,7 @@ impl Filesystem for Adaptor {
     fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let result = self.shared.run(|vfs| {
             vfs.readdir(handle.0, offset, &mut |entry| {
-                if entry.name.len() > NAME {
-                    log::warn!("{}: a name of {} bytes is not listed", String::from_utf8_lossy(entry.name), entry.name.len());
+                if is_long(&entry) {
                     return false;
                 }
                 reply.add(INodeNo(entry.inode), entry.next, kind(entry.kind), OsStr::from_bytes(entry.name))
@@ -323,6 +335,24 @@ impl Filesystem for Adaptor {
         });
         match result {
             Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn readdirplus(&self, request: &Request, _: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        let Some(device) = self.shared.device.get() else { return reply.error(Errno::EIO) };
+        let mut page = Page::new(&reply);
+        let result = self.shared.run(|vfs| {
+            vfs.readdir_described(handle.0, offset, &mut |entry, attr| {
+                if is_long(&entry) {
+                    return false;
+                }
+                let attr = attr.map(|attr| (self.shared.attr(&attr), self.shared.ttl(&attr)));
+                !page.add(entry.inode, entry.next, kind(entry.kind), entry.name, attr.as_ref().map(|(attr, ttl)| (attr, *ttl)))
+            })
+        });
+        match result {
+            Ok(()) => page.send(device, request.unique().0, reply),
             Err(e) => reply.error(e),
         }
     }
@@ -341,6 +371,10 @@ impl Filesystem for Adaptor {
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        // `ls -l` asks each file for two of other kinds, until it hears that there are no such kinds.
+        if !name.as_bytes().starts_with(USER) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         let Some(name) = name.to_str().and_then(|n| n.strip_prefix(XATTR)) else { return reply.error(Errno::NO_XATTR) };
         let name = name.to_owned();
         self.serve(move |it| match it.run(|vfs| Ok(vfs.xattrs(inode.0)?.into_iter().find(|(n, _)| *n == name))) {
@@ -356,6 +390,15 @@ impl Filesystem for Adaptor {
             Err(e) => reply.error(e),
         });
     }
+}
+
+/// Whether a name is longer than the kernel takes.
+fn is_long(entry: &Entry<'_>) -> bool {
+    let is_long = entry.name.len() > NAME;
+    if is_long {
+        log::warn!("{}: a name of {} bytes is not listed", String::from_utf8_lossy(entry.name), entry.name.len());
+    }
+    is_long
 }
 
 /// Answers the size, or the value if it fits, as `getxattr(2)` asks.

@@ -262,6 +262,15 @@ pub trait Store: Send + Sync {
     /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a file.
     fn list(&self, key: &Key) -> Result<Listing>;
 
+    /// What is known of each of `names`, which a listing of the directory at `key` has told. `None` where it takes [`Store::head`]
+    /// to tell: a link, what is gone, an error; everywhere, where each would be a request over a network.
+    fn heads(&self, key: &Key, names: &[&[u8]]) -> Vec<Option<Meta>> {
+        if self.is_distant() {
+            return vec![None; names.len()];
+        }
+        names.iter().map(|name| self.head(&key.join(name).ok()?).ok()).collect()
+    }
+
     /// What is known of the object at `key`, for who has no use for a directory there: a store that would have to look for names
     /// below `key` answers with [`Kind::NotFound`] instead.
     ///

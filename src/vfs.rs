@@ -8,6 +8,7 @@ mod about;
 mod ahead;
 mod attributes;
 mod control;
+mod described;
 mod directory;
 mod file;
 mod inode;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub use crate::cache::Hold;
 pub use about::About;
 pub use control::DIRECTORY as CONTROL_DIRECTORY;
+pub use directory::Entry;
 pub use file::{Opened, Pages};
 pub use inode::ROOT;
 
@@ -78,6 +80,8 @@ struct Chunks {
     places: Places,
     slot: usize,
     modified: SystemTime,
+    /// How often a chunk was looked up by its name.
+    looked_up: AtomicU64,
     presence: presence::Presence,
     streams: Mutex<ahead::Streams>,
     counters: ArrayCounters,
@@ -169,6 +173,8 @@ pub struct Vfs {
     errors: AtomicU64,
     /// Files that were opened for the kernel to read by itself.
     passed: AtomicU64,
+    /// Entries of listings that were told with their attributes.
+    described: AtomicU64,
     reported: Mutex<lru::LruCache<u64, ()>>,
     started: Instant,
 }
@@ -198,6 +204,7 @@ impl Vfs {
             directories: file::Handles::default(),
             errors: AtomicU64::new(0),
             passed: AtomicU64::new(0),
+            described: AtomicU64::new(0),
             reported: Mutex::new(lru::LruCache::new(REPORTED)),
             started: Instant::now(),
             tree,
@@ -404,6 +411,7 @@ impl Vfs {
             names::Path::Prefix(path) => (path, false),
             names::Path::Chunk(path) => (path, true),
         };
+        chunks.looked_up.fetch_add(u64::from(is_chunk), Ordering::Relaxed);
         let mut place = Place { chunks: chunks.clone(), path: path.into(), pin: None };
         if is_chunk && (self.options.refresh.is_some() || chunks.array.chunk_bytes().is_none()) {
             place.pin = self.chunk_meta(&place)?;
@@ -475,6 +483,7 @@ fn dir(directory: Directory, arrays: &RwLock<Vec<Arc<Chunks>>>) -> Dir {
             places: Places::new(array),
             slot: arrays.len(),
             modified: directory.modified,
+            looked_up: AtomicU64::new(0),
             presence: presence::Presence::default(),
             streams: Mutex::default(),
             counters: ArrayCounters::default(),

@@ -21,6 +21,12 @@ use std::time::{Duration, SystemTime};
 /// Bytes of names fetched from the kernel at once.
 const NAMES: usize = 256 << 10;
 
+/// Threads that look at the files of a directory.
+const LOOKING: usize = 8;
+
+/// Fewest files that are worth a thread.
+const LEAST_LOOKS: usize = 256;
+
 /// How a directory is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DirOptions {
@@ -126,6 +132,23 @@ impl Store for DirStore {
     fn head(&self, key: &Key) -> Result<Meta> {
         self.heads.fetch_add(1, Ordering::Relaxed);
         self.head_of(key).map_err(|e| e.about(key))
+    }
+
+    fn heads(&self, key: &Key, names: &[&[u8]]) -> Vec<Option<Meta>> {
+        self.heads.fetch_add(super::len64(names.len()), Ordering::Relaxed);
+        let Ok(directory) = self.root.open_directory(key) else { return vec![None; names.len()] };
+        let look = |name: &[u8]| {
+            let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).ok()?;
+            meta(&stat).ok()
+        };
+        // More threads than processors: each waits for the disk now and then.
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = names
+                .chunks(names.len().div_ceil(LOOKING).max(LEAST_LOOKS))
+                .map(|part| (part, scope.spawn(|| part.iter().map(|name| look(name)).collect::<Vec<_>>())))
+                .collect();
+            parts.into_iter().flat_map(|(part, found)| found.join().unwrap_or_else(|_| vec![None; part.len()])).collect()
+        })
     }
 
     fn get(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {

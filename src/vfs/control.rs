@@ -65,6 +65,7 @@ impl Vfs {
             "passthrough": {
                 "possible": files.is_some_and(Files::works), "opens": load(&self.passed), "held": files.map_or(0, Files::held),
             },
+            "listings": { "described": load(&self.described) },
             "read_ahead": { "chunks": load(&self.ahead.fetched) },
             "indexes": { "bytes": index_bytes, "count": index_count },
             "decode": {

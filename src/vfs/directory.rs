@@ -1,7 +1,8 @@
 //! Listings of shown directories: documents, chunks and what belongs to no format, as one snapshot for each open directory.
 
+use super::described::Described;
 use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode};
-use crate::array::Style;
+use crate::array::{Placement, Style};
 use crate::error::{Error, Result};
 use crate::store::{Listing, ObjectKind};
 use crate::tree::DERIVED;
@@ -18,6 +19,9 @@ const SORTED: usize = 1 << 16;
 /// Inode number of an entry that has none yet, as libfuse does; tools that care ask with `stat`.
 const UNKNOWN: u64 = u32::MAX as u64;
 
+/// What an entry's `next` is less its position: the directory itself and the one above come first.
+const FIRST: u64 = 3;
+
 /// A snapshot of a directory.
 pub struct Names {
     inode: u64,
@@ -26,6 +30,8 @@ pub struct Names {
     grid: Option<(Arc<Chunks>, Vec<u64>, u64)>,
     /// Where the names of `listing` can be chunks: these have arithmetic inodes.
     chunks: Option<(Arc<Chunks>, Vec<u64>)>,
+    /// What more can be told of the chunks in `listing`.
+    pub(super) described: Option<Described>,
 }
 
 /// An entry of a directory.
@@ -51,7 +57,7 @@ impl Vfs {
             Thing::Directory(dir) => self.list_shown(inode, &dir)?,
             Thing::Place(place) if !place.is_chunk() => self.list_place(inode, &place)?,
             Thing::Control => self.list_control(inode)?,
-            Thing::Raw(key) => Names { inode, listing: self.store().list(&key)?, grid: None, chunks: None },
+            Thing::Raw(key) => Names { inode, listing: self.store().list(&key)?, grid: None, chunks: None, described: None },
             _ => return Err(Error::usage("not a directory")),
         };
         Ok(self.directories.add(Arc::new(names)))
@@ -79,7 +85,7 @@ impl Vfs {
                     kind: ObjectKind::Directory,
                     name: b"..",
                 }),
-                _ => match names.entry(next - 3, next, add) {
+                _ => match names.entry(next - FIRST, next, add) {
                     Some(full) => full,
                     None => return Ok(()),
                 },
@@ -97,7 +103,7 @@ impl Vfs {
             listing.push(name.as_bytes(), ObjectKind::File)?;
         }
         let source = self.tree.list(&directory.key)?;
-        let mut names = Names { inode, listing, grid: None, chunks: None };
+        let mut names = Names { inode, listing, grid: None, chunks: None, described: None };
         if self.tree.derived(directory, DERIVED.as_bytes()).is_some()
             && !source.iter().any(|(name, _)| name == DERIVED.as_bytes())
         {
@@ -127,7 +133,7 @@ impl Vfs {
     }
 
     fn list_place(&self, inode: u64, place: &Place) -> Result<Names> {
-        let mut names = Names { inode, listing: Listing::default(), grid: None, chunks: None };
+        let mut names = Names { inode, listing: Listing::default(), grid: None, chunks: None, described: None };
         self.list_chunks(&mut names, &place.chunks, &place.path, None)?;
         Ok(names)
     }
@@ -185,12 +191,15 @@ impl Vfs {
             return Ok(());
         }
         let is_first = source.is_some();
+        let place = Place { chunks: chunks.clone(), path: prefix.into(), pin: None };
+        let key = if is_first { chunks.key.clone() } else { place.key()? };
+        let is_plain = matches!(array.stored.placement, Placement::Object) && array.chunk_bytes().is_some();
+        if is_plain && self.options.refresh.is_none() {
+            names.described = Some(Described::new(chunks.clone(), key.clone()));
+        }
         let source = match source {
             Some(source) => source,
-            None => {
-                let place = Place { chunks: chunks.clone(), path: prefix.into(), pin: None };
-                self.store().list(&place.key()?)?
-            }
+            None => self.store().list(&key)?,
         };
         let parsed = source.iter().filter_map(|(name, kind)| {
             let path = if is_first { names::parse_first(array, name) } else { names::parse(array, prefix, name) };
@@ -228,11 +237,21 @@ impl Vfs {
         for (name, kind) in super::control::ENTRIES {
             listing.push(name, *kind)?;
         }
-        Ok(Names { inode, listing, grid: None, chunks: None })
+        Ok(Names { inode, listing, grid: None, chunks: None, described: None })
     }
 }
 
 impl Names {
+    /// The names that are kept as a list.
+    pub(super) fn listing(&self) -> &Listing {
+        &self.listing
+    }
+
+    /// Where an entry is in that list.
+    pub(super) fn position(&self, entry: &Entry<'_>) -> Option<usize> {
+        usize::try_from(entry.next.checked_sub(FIRST)?).ok().filter(|i| *i < self.listing.len())
+    }
+
     /// Passes the `i`th entry to `add`; `None` after the last.
     fn entry(&self, i: u64, next: u64, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Option<bool> {
         let listed = self.listing.len() as u64;

@@ -1,0 +1,100 @@
+//! Listings that tell attributes too, for those who ask for them name by name otherwise (`ls -l`, `find -size`, `cp -r`).
+//!
+//! Who only wants names gets only names: attributes cost a look at the source for each chunk, and memory of the kernel. That somebody
+//! wants more shows when chunks of the array are looked up by name; from then on the listing tells them ahead of the question.
+
+use super::directory::{Entry, Names};
+use super::{Attr, Chunks, Vfs, inode};
+use crate::error::{Error, Result};
+use crate::store::{Key, Listing, ObjectKind, Store};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::SystemTime;
+
+/// Names that the source is asked about at a time. In so many there is work for several threads, and neighbours on the disk.
+const WINDOW: usize = 8192;
+
+/// What is told of the chunks of one open directory.
+pub struct Described {
+    chunks: Arc<Chunks>,
+    /// The directory of the source whose names are listed as they are.
+    key: Key,
+    /// How often chunks of the array had been looked up when the last page was given.
+    looked_up: AtomicU64,
+    is_wanted: AtomicBool,
+    window: Mutex<Window>,
+}
+
+#[derive(Default)]
+struct Window {
+    first: usize,
+    modified: Vec<Option<SystemTime>>,
+}
+
+impl Described {
+    /// For chunks whose size the metadata tells, in a directory that is listed as the source has it.
+    pub fn new(chunks: Arc<Chunks>, key: Key) -> Self {
+        let looked_up = AtomicU64::new(chunks.looked_up.load(Ordering::Relaxed));
+        Self { chunks, key, looked_up, is_wanted: AtomicBool::new(false), window: Mutex::default() }
+    }
+
+    /// Whether somebody has looked chunks up since the last page, or had before.
+    fn is_wanted(&self) -> bool {
+        let now = self.chunks.looked_up.load(Ordering::Relaxed);
+        if self.looked_up.swap(now, Ordering::Relaxed) != now {
+            self.is_wanted.store(true, Ordering::Relaxed);
+        }
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// When the file with the `i`th name was last modified; `None` where it takes a lookup to tell.
+    fn modified(&self, store: &dyn Store, listing: &Listing, i: usize) -> Option<SystemTime> {
+        let mut window = self.window.lock();
+        let known = i.checked_sub(window.first).filter(|at| *at < window.modified.len());
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let names: Vec<&[u8]> = (i..listing.len().min(i.saturating_add(WINDOW)))
+                    .filter_map(|i| listing.get(i).map(|(name, _)| name))
+                    .collect();
+                let file = |meta: crate::store::Meta| (meta.kind == ObjectKind::File).then_some(meta.modified);
+                window.modified = store.heads(&self.key, &names).into_iter().map(|meta| meta.and_then(file)).collect();
+                window.first = i;
+                0
+            }
+        };
+        window.modified.get(at).copied().flatten()
+    }
+}
+
+impl Vfs {
+    /// As [`Vfs::readdir`], with the attributes of entries where they are wanted and known: just those that a lookup would tell.
+    ///
+    /// # Errors
+    /// As [`Vfs::readdir`].
+    pub fn readdir_described(
+        &self,
+        handle: u64,
+        offset: u64,
+        add: &mut dyn FnMut(Entry<'_>, Option<Attr>) -> bool,
+    ) -> Result<()> {
+        let names = self.directories.get(handle).ok_or_else(|| Error::usage("not an open directory"))?;
+        let described = names.described.as_ref().filter(|described| described.is_wanted());
+        self.readdir(handle, offset, &mut |entry| {
+            let attr = described.and_then(|described| self.told(&names, described, &entry));
+            if attr.is_some() {
+                self.described.fetch_add(1, Ordering::Relaxed);
+            }
+            add(entry, attr)
+        })
+    }
+
+    fn told(&self, names: &Names, described: &Described, entry: &Entry<'_>) -> Option<Attr> {
+        // Only numbers that are arithmetic can be given out without being counted.
+        inode::unpack(entry.inode).filter(|_| entry.kind == ObjectKind::File)?;
+        let size = described.chunks.array.chunk_bytes()?;
+        let modified = described.modified(self.store(), names.listing(), names.position(entry)?)?;
+        Some(Attr { inode: entry.inode, kind: ObjectKind::File, size, modified, volatile: false })
+    }
+}
