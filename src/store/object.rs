@@ -21,7 +21,7 @@ mod wire;
 pub use address::{Address, Options, Service};
 pub use open::open;
 
-use super::turns::Turns;
+use super::flights::Flights;
 use super::{Entered, Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use client::Client;
@@ -70,9 +70,9 @@ pub struct Remote {
     shelves: Mutex<Shelves>,
     heads: Mutex<LruCache<Key, (Instant, Known)>>,
     /// Who asks for an object or a listing now, so that others wait for that answer.
-    asking: Turns<Known>,
-    first_pages: Turns<Arc<Shelf>>,
-    listings: Turns<Arc<Shelf>>,
+    asking: Flights<Known>,
+    first_pages: Flights<Arc<Shelf>>,
+    listings: Flights<Arc<Shelf>>,
     /// Parts of objects that are asked for now.
     merge: Merge,
     /// Whether it was said that versions are not told.
@@ -93,9 +93,9 @@ impl Remote {
             opened: SystemTime::now(),
             shelves: Mutex::new(Shelves::new()),
             heads: Mutex::new(LruCache::new(HEADS)),
-            asking: Turns::default(),
-            first_pages: Turns::default(),
-            listings: Turns::default(),
+            asking: Flights::default(),
+            first_pages: Flights::default(),
+            listings: Flights::default(),
             said: AtomicBool::new(false),
         }
     }
