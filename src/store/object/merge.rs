@@ -23,6 +23,9 @@ const GAP: u64 = 64 << 10;
 /// How long ranges wait for each other: little beside the way to a server.
 const WINDOW: Duration = Duration::from_millis(2);
 
+/// What a common request brought, and where its bytes begin.
+type Fetched = (Meta, Arc<Vec<u8>>, u64);
+
 /// A common request that takes longer than this to fail is not tried again by each: its readers have waited.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -177,7 +180,7 @@ impl Batch {
     ///
     /// # Errors
     /// What the common request failed with, where nobody should ask again.
-    fn fetch(&self, index: usize, ask: Ask<'_>) -> Result<Option<(Meta, Arc<Vec<u8>>, u64)>> {
+    fn fetch(&self, index: usize, ask: Ask<'_>) -> Result<Option<Fetched>> {
         let mut state = self.state.lock();
         while state.run_of.is_none() {
             self.changed.wait(&mut state);
