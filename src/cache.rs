@@ -273,7 +273,11 @@ impl Cache {
                         self.turns.enter(id, bytes.saturating_add(OVERHEAD));
                     }
                     let mut landing = Landing { cache: self, key, flight, result: None };
+                    let begun = Instant::now();
                     let result = make().map(|block| Arc::new(self.settle(block)));
+                    if let Some(bytes) = large.filter(|_| result.is_ok()) {
+                        self.turns.made(id, bytes, begun.elapsed());
+                    }
                     landing.result = Some(result.clone());
                     return result;
                 }
@@ -328,7 +332,7 @@ impl Cache {
                 continue;
             }
             state.bytes -= old.weight();
-            self.turns.leave(oldest);
+            self.turns.lose(oldest);
             self.counters.evictions.fetch_add(1, Ordering::Relaxed);
         }
     }

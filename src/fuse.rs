@@ -195,7 +195,7 @@ impl Shared {
     }
 
     fn ttl(&self, attr: &Attr) -> Duration {
-        if attr.volatile { Duration::ZERO } else { self.ttl }
+        if attr.volatile || attr.brief { Duration::ZERO } else { self.ttl }
     }
 }
 
@@ -228,12 +228,13 @@ impl Filesystem for Adaptor {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
         self.serve(move |it| {
+            let doubtful = it.vfs.is_doubtful(parent.0);
             match it.run(|vfs| vfs.lookup(parent.0, name.as_bytes())) {
                 Ok(attr) => reply.entry(&it.ttl(&attr), &it.attr(&attr), Generation(0)),
-                Err(e) if i32::from(e) == libc::ENOENT => {
+                Err(e) if i32::from(e) == libc::ENOENT && !doubtful => {
                     // Inode 0 is "absent, and you may believe it for so long".
-                    let absent =
-                        Attr { inode: 0, kind: ObjectKind::File, size: 0, modified: SystemTime::UNIX_EPOCH, volatile: false };
+                    let modified = SystemTime::UNIX_EPOCH;
+                    let absent = Attr { inode: 0, kind: ObjectKind::File, size: 0, modified, volatile: false, brief: false };
                     reply.entry(&it.ttl, &it.attr(&absent), Generation(0));
                 }
                 Err(e) => reply.error(e),

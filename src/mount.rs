@@ -89,8 +89,13 @@ pub fn shown(source: &Opened, view: &View, cache_size: u64) -> Result<Vfs> {
         noxarray: source.noxarray(),
         refresh: view.refresh,
     };
-    let vfs_options =
-        vfs::Options { fill_missing: view.fill_missing, refresh: view.refresh, cache_size, name: source.name.clone() };
+    let vfs_options = vfs::Options {
+        fill_missing: view.fill_missing,
+        refresh: view.refresh,
+        retry: vfs::RETRY,
+        cache_size,
+        name: source.name.clone(),
+    };
     Vfs::new(Tree::new(source.store.clone(), options), vfs_options).map_err(|e| e.within(&source.name))
 }
 

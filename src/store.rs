@@ -5,10 +5,10 @@
 
 pub mod dir;
 pub mod faulty;
+mod flights;
 pub mod mem;
 pub mod nested;
 pub mod object;
-mod turns;
 pub mod zip;
 
 use crate::error::{Error, Kind, Result};

@@ -4,6 +4,7 @@
 //! instead. What cannot be understood is *broken*: its documents are there and fail with the reason; it never looks empty.
 
 mod cubes;
+mod documents;
 mod marks;
 mod peek;
 mod scales;
@@ -15,11 +16,11 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents, wkw};
 use crate::limits;
 use crate::store::{Key, ObjectKind, Range, Store};
-use crate::view::{self, Flavour, names, nczarr};
+use crate::view::{Flavour, names};
+use documents::{Document, broken, shown};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use told::Told;
 
@@ -67,15 +68,6 @@ impl Below {
     }
 }
 
-/// A document as the mount shows it.
-#[derive(Debug)]
-pub struct Document {
-    /// Its name.
-    pub name: &'static str,
-    /// Its content, or why there is none; made when first looked at.
-    content: OnceLock<Result<Arc<Vec<u8>>>>,
-}
-
 /// A directory, understood.
 #[derive(Debug)]
 pub struct Directory {
@@ -117,6 +109,11 @@ impl Directory {
     pub fn faults(&self) -> impl Iterator<Item = &Error> {
         let documents = self.documents.iter().filter_map(|d| d.content.get()?.as_ref().err());
         self.node.as_ref().err().into_iter().chain(documents.filter(|_| self.node.is_ok()))
+    }
+
+    /// What is wrong with the document `name`, as far as that is known.
+    pub fn fault_of(&self, name: &[u8]) -> Option<&Error> {
+        self.documents.iter().find(|d| d.name.as_bytes() == name)?.content.get()?.as_ref().err()
     }
 
     /// Whether `self` and `other` would show the same.
@@ -332,19 +329,10 @@ impl Tree {
         Ok(!present(below.join(".zarray"))? && !present(below.join(".zgroup"))?)
     }
 
-    /// The content of the document `name` of `directory`; `None` when it shows no such document.
-    pub fn document(&self, directory: &Directory, name: &[u8]) -> Option<(&'static str, Result<Arc<Vec<u8>>>)> {
-        let document = directory.documents.iter().find(|d| d.name.as_bytes() == name)?;
-        let content = document.content.get_or_init(|| {
-            let consolidated = matches!(&directory.node, Ok(Node::Group(group)) if group.consolidated);
-            let content = match document.name {
-                view::CONSOLIDATED => self.consolidated(directory),
-                view::ZARR3 if consolidated => self.consolidated(directory),
-                name => self.late(directory, name),
-            };
-            content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)))
-        });
-        Some((document.name, content.clone()))
+    /// Whether an error may be over when the store is asked again: it failed, or a service refused; what a local file system refuses
+    /// stays so, as damage does.
+    pub fn may_pass(&self, e: &Error) -> bool {
+        !e.is_damage() && (e.kind() != Kind::Denied || self.store.is_distant())
     }
 
     /// Fetches the documents of a directory, and the time of the newest, or its own where it has none.
@@ -384,123 +372,4 @@ impl Tree {
             Err(e) => Err(e),
         }
     }
-
-    /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.
-    fn consolidated(&self, root: &Directory) -> Result<Vec<u8>> {
-        let is_zarr3 = root.below.format == Some(Format::Zarr3);
-        let source = root.key.join(if is_zarr3 { view::ZARR3 } else { view::CONSOLIDATED })?;
-        let mut bytes = Vec::new();
-        self.store.get(&source, Range::All, None, limits::DOCUMENT, &mut bytes)?;
-        let mut listed = format::json::parse(&bytes)?;
-        let paths = if is_zarr3 {
-            listed = listed.get_mut("consolidated_metadata").map(serde_json::Value::take).unwrap_or_default();
-            view::consolidated_paths_zarr3(&listed)?
-        } else {
-            view::consolidated_paths(&listed)?
-        };
-        let mut nodes = Vec::new();
-        let mut opened = HashMap::new();
-        for path in paths {
-            // A name that leads outside is no node, whatever the store would say of it.
-            if !path.is_empty()
-                && let Err(e) = root.key.join(&path)
-            {
-                self.warn(format!("{source}: lists {path:?}: {}", e.reason()));
-                continue;
-            }
-            match self.open_path(root, &path, &mut opened) {
-                Ok(directory) => {
-                    // The source's own words describe encoded bytes: they stand only for what cannot be read at all.
-                    let node = match &directory.node {
-                        Ok(_) => Ok(self.marked(&directory)?.into_owned()),
-                        Err(e) => Err(e.clone()),
-                    };
-                    nodes.push((path, node));
-                }
-                // Listed but not there: the tree itself is the truth.
-                Err(e) if e.kind() == Kind::NotFound => self.warn(format!("{source}: lists {path:?}: {}", e.reason())),
-                // Refused or failing is not absent.
-                Err(e) => nodes.push((path, Err(e))),
-            }
-        }
-        match root.flavour {
-            Flavour::Zarr2 if is_zarr3 => view::consolidated_zarr2_anew(&nodes),
-            Flavour::Zarr2 => Ok(view::consolidated_zarr2(&listed, &nodes)),
-            Flavour::Zarr3 => view::consolidated_zarr3(&*self.marked(root)?, &nodes),
-        }
-    }
-
-    /// A document that is made when it is first looked at.
-    fn late(&self, directory: &Directory, name: &str) -> Result<Vec<u8>> {
-        let node = self.marked(directory)?;
-        // A list of more than that many names is hostile: nothing below it is looked at.
-        let left = std::cell::Cell::new(SURVEY);
-        let inventory = match (&*node, self.options.nczarr && name == ".zgroup") {
-            (Node::Group(_), true) => self.inventory(&directory.key)?,
-            _ => None,
-        };
-        let readable = |name: &str| {
-            if let Some(inventory) = &inventory {
-                return inventory.readable(name);
-            }
-            left.set(left.get().saturating_sub(1));
-            if left.get() == 0 {
-                return false;
-            }
-            let child = directory.key.join(name).and_then(|key| self.open(&key, &directory.below));
-            child.is_ok_and(|child| match &child.node {
-                Ok(Node::Array(array)) => nczarr::is_readable(array),
-                Ok(Node::Group(group)) => group.attributes.as_ref().is_ok_and(nczarr::are_readable),
-                _ => false,
-            })
-        };
-        // Only the root of a dataset tells of them.
-        let is_root = matches!(&*node, Node::Group(Group { attributes: Ok(a), .. }) if a.contains_key("_nczarr_superblock"));
-        let has_scalars = match &inventory {
-            _ if !is_root || name != ".zgroup" => false,
-            Some(inventory) => self.invents_scalars(&directory.key, inventory, &mut { SURVEY })?,
-            None => self.has_scalars(directory, &mut { SURVEY }),
-        };
-        let documents = view::documents(&node, directory.flavour, nczarr::Survey { readable: &readable, has_scalars });
-        let found = documents.into_iter().find(|(shown, _)| *shown == name);
-        // What has nothing to say all the same is there, for it was listed before that was known.
-        found.map_or_else(|| Ok(b"{}\n".to_vec()), |(_, content)| content)
-    }
-
-    /// Whether a group's mark, or that of a group below it, lists a scalar; true when it lists more nodes than `budget`.
-    fn has_scalars(&self, group: &Directory, budget: &mut u32) -> bool {
-        let Ok(Node::Group(Group { attributes: Ok(attributes), .. })) = &group.node else { return false };
-        let open = |name: &str| group.key.join(name).and_then(|key| self.open(&key, &group.below)).ok();
-        for name in nczarr::listed(attributes, "arrays") {
-            *budget = budget.saturating_sub(1);
-            if *budget == 0 || open(name).is_some_and(|child| child.array().is_some_and(nczarr::is_scalar)) {
-                return true;
-            }
-        }
-        for name in nczarr::listed(attributes, "groups") {
-            *budget = budget.saturating_sub(1);
-            if *budget == 0 || open(name).is_some_and(|child| self.has_scalars(&child, budget)) {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-/// The documents of a node; those that need more than the node are made when they are first looked at.
-fn shown(key: &Key, node: &Node, flavour: Flavour, levels: bool, invented: bool) -> Vec<Document> {
-    let late = view::late_documents(node, flavour, levels, invented);
-    let mut documents: Vec<_> = late.iter().map(|&name| Document { name, content: OnceLock::new() }).collect();
-    for (name, content) in
-        view::documents(node, flavour, nczarr::Survey::ALL).into_iter().filter(|(name, _)| !late.contains(name))
-    {
-        let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
-        documents.push(Document { name, content: content.into() });
-    }
-    documents
-}
-
-/// The documents of a directory that could not be understood: all fail with the reason.
-fn broken(flavour: Flavour, e: &Error) -> Vec<Document> {
-    view::broken_documents(flavour).iter().map(|&name| Document { name, content: Err(e.clone()).into() }).collect()
 }

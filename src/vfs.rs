@@ -10,6 +10,7 @@ mod attributes;
 mod control;
 mod described;
 mod directory;
+mod doubt;
 mod file;
 mod inode;
 mod presence;
@@ -38,6 +39,9 @@ pub use directory::Entry;
 pub use file::{Opened, Pages};
 pub use inode::ROOT;
 
+/// What [`Options::retry`] is in a mount.
+pub const RETRY: Duration = Duration::from_secs(1);
+
 /// What the user chose for the file system.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -45,6 +49,8 @@ pub struct Options {
     pub fill_missing: bool,
     /// Look again at what is older; `None` for data that does not change.
     pub refresh: Option<Duration>,
+    /// Ask again after so long what the store failed to tell.
+    pub retry: Duration,
     /// Most bytes of decoded blocks held.
     pub cache_size: u64,
     /// What the source is called.
@@ -64,6 +70,8 @@ pub struct Attr {
     pub modified: SystemTime,
     /// Whether the kernel must ask each time (live statistics).
     pub volatile: bool,
+    /// Whether its name may soon stand for something else: the store failed to tell something of it, or of where it is.
+    pub brief: bool,
 }
 
 /// A shown directory of the source.
@@ -71,6 +79,12 @@ struct Dir {
     directory: Directory,
     chunks: Option<Arc<Chunks>>,
     looked: Instant,
+    /// The inode of the directory that it is in; the root is in itself.
+    parent: u64,
+    /// The store failed to tell what it is, or what a directory above it is: it may be shown otherwise soon.
+    doubtful: bool,
+    /// Held by who looks again, with what that failed with last.
+    healing: Mutex<Option<(Instant, Error)>>,
 }
 
 /// The chunks of an array.
@@ -189,7 +203,7 @@ impl Vfs {
     /// When the root of the source cannot be opened.
     pub fn new(tree: Tree, options: Options) -> Result<Self> {
         let arrays = RwLock::new(Vec::new());
-        let root = Arc::new(dir(tree.open(&Key::root(), &Below::default())?, &arrays));
+        let root = Arc::new(dir(tree.open(&Key::root(), &Below::default())?, ROOT, false, &tree, &arrays));
         let budget = Budget::new((options.cache_size / 4).max(64 << 20));
         let vfs = Self {
             cache: Cache::new(options.cache_size),
@@ -215,8 +229,8 @@ impl Vfs {
     }
 
     /// Gives an opened directory its chunks, and says what is wrong with it.
-    fn adopt(&self, directory: Directory) -> Arc<Dir> {
-        let dir = dir(directory, &self.arrays);
+    fn adopt(&self, directory: Directory, parent: u64, above: bool) -> Arc<Dir> {
+        let dir = dir(directory, parent, above, &self.tree, &self.arrays);
         self.announce(&dir);
         Arc::new(dir)
     }
@@ -275,31 +289,10 @@ impl Vfs {
             let path = inode::path(&chunks.places, place).ok_or_else(stale)?.into();
             return Ok(Thing::Place(Place { chunks, path, pin: None }));
         }
-        self.table.get(inode).ok_or_else(stale)
-    }
-
-    /// The root, looked at again when it is older than `--refresh`.
-    fn root(&self) -> Result<Arc<Dir>> {
-        let root = self.root.read().clone();
-        if !self.is_old(&root) {
-            return Ok(root);
+        match self.table.get(inode).ok_or_else(stale)? {
+            Thing::Directory(dir) if dir.doubtful && self.is_old(&dir) => self.heal(inode, &dir).map(Thing::Directory),
+            thing => Ok(thing),
         }
-        let new = self.reopen(&root, &Below::default())?;
-        *self.root.write() = new.clone();
-        Ok(new)
-    }
-
-    fn is_old(&self, dir: &Dir) -> bool {
-        self.options.refresh.is_some_and(|age| dir.looked.elapsed() >= age)
-    }
-
-    /// Opens a directory again; what shows the same keeps its chunks and their inodes.
-    fn reopen(&self, old: &Arc<Dir>, above: &Below) -> Result<Arc<Dir>> {
-        let new = self.tree.open(&old.directory.key, above)?;
-        if new.same(&old.directory) {
-            return Ok(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
-        }
-        Ok(self.adopt(new))
     }
 
     /// Finds `name` in the directory `parent`, and counts a lookup of what is found.
@@ -308,10 +301,14 @@ impl Vfs {
     /// [`Kind::NotFound`] when it is positively absent.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr> {
         match self.thing(parent)? {
-            Thing::Directory(dir) => self.lookup_shown(parent, &dir, name),
+            Thing::Directory(dir) => {
+                let dir = self.with_document(parent, dir, name)?;
+                let attr = self.lookup_shown(parent, &dir, name)?;
+                Ok(Attr { brief: attr.brief || dir.doubtful, ..attr })
+            }
             Thing::Place(place) if !place.is_chunk() => {
                 let path = names::parse(&place.chunks.array, &place.path, name).ok_or_else(Error::not_found)?;
-                self.lookup_place(parent, name, &place.chunks, path)
+                self.lookup_place(parent, name, &place.chunks, path, self.options.refresh.is_some())
             }
             Thing::Control => self.lookup_control(parent, name),
             Thing::Raw(key) => self.lookup_raw(parent, name, &key.join(name)?),
@@ -323,24 +320,28 @@ impl Vfs {
         if parent == ROOT && name == CONTROL_DIRECTORY {
             return self.enter(parent, name, 0, || Ok(Thing::Control));
         }
-        if self.options.refresh.is_none()
+        if !self.is_versioned(dir)
             && let Some((inode, thing)) = self.table.find(&(parent, name.into(), 0))
         {
             return self.describe(inode, &thing);
         }
         let directory = &dir.directory;
         if let Some((name, content)) = self.tree.document(directory, name) {
-            let tag = self.tag(|| digest(&content.as_ref().map_err(ToString::to_string)));
+            let failed = content.as_ref().is_err_and(|e| self.tree.may_pass(e));
+            let tag = tag(failed || self.is_versioned(dir), || digest(&content.as_ref().map_err(ToString::to_string)));
             let (modified, key) = (directory.modified, directory.key.clone());
             let document = Document { content, modified, key };
-            return self.enter(parent, name.as_bytes(), tag, || Ok(Thing::Document(Arc::new(document))));
+            let attr = self.enter(parent, name.as_bytes(), tag, || Ok(Thing::Document(Arc::new(document))))?;
+            return Ok(Attr { brief: failed, ..attr });
         }
         if self.is_hidden(directory, name) {
-            return Err(Error::not_found());
+            // Which documents there are is not known where the store failed to tell.
+            let unknown = directory.node.as_ref().err().filter(|e| self.tree.may_pass(e));
+            return Err(unknown.cloned().unwrap_or_else(Error::not_found));
         }
         if let Some(chunks) = &dir.chunks {
             if let Some(path) = names::parse_first(&chunks.array, name) {
-                return self.lookup_place(parent, name, chunks, path);
+                return self.lookup_place(parent, name, chunks, path, self.is_versioned(dir));
             }
             if names::is_stored_chunk(&chunks.array, name) {
                 return Err(Error::not_found());
@@ -362,39 +363,43 @@ impl Vfs {
             return self.lookup_directory(parent, name, &key, dir);
         }
         let broken = directory.node.as_ref().err().cloned();
-        let tag = self.tag(|| digest(&meta.version));
+        let tag = tag(self.is_versioned(dir), || digest(&meta.version));
         self.enter(parent, name, tag, || Ok(Thing::File(Arc::new(File { key, meta, broken }))))
+    }
+
+    /// What is in the source's directory `key`, called `name` in `above`.
+    fn open_below(&self, above: &Dir, name: &[u8], key: &Key) -> Result<Directory> {
+        let mut new = self.tree.open(key, &above.directory.below)?;
+        // Below an array that cannot be understood it may lead to chunks, in an order that nobody knows. In an N5 container it is
+        // a group then, as all directories without a document are.
+        let is_bare = match &new.node {
+            Ok(Node::Directory) => true,
+            Ok(Node::Group(group)) => group.format == Format::N5 && group.attributes.as_ref().is_ok_and(Attributes::is_empty),
+            _ => false,
+        };
+        if let Err(e) = &above.directory.node
+            && is_bare
+            && names::may_be_chunk(name)
+        {
+            new.node = Err(e.clone());
+        }
+        Ok(new)
     }
 
     /// Finds a directory of the source. With `--refresh` it is looked at again, and keeps its inode if it shows the same.
     fn lookup_directory(&self, parent: u64, name: &[u8], key: &Key, above: &Dir) -> Result<Attr> {
-        let open = || -> Result<Directory> {
-            let mut new = self.tree.open(key, &above.directory.below)?;
-            // Below an array that cannot be understood it may lead to chunks, in an order that nobody knows. In an N5 container it is
-            // a group then, as all directories without a document are.
-            let is_bare = match &new.node {
-                Ok(Node::Directory) => true,
-                Ok(Node::Group(group)) => group.format == Format::N5 && group.attributes.as_ref().is_ok_and(Attributes::is_empty),
-                _ => false,
-            };
-            if let Err(e) = &above.directory.node
-                && is_bare
-                && names::may_be_chunk(name)
-            {
-                new.node = Err(e.clone());
-            }
-            Ok(new)
-        };
-        if self.options.refresh.is_none() {
-            return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(open()?))));
+        let open = || self.open_below(above, name, key);
+        if !self.is_versioned(above) {
+            return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(open()?, parent, false))));
         }
         let new = open()?;
         let tag = digest(&new.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string));
         let Some((inode, Thing::Directory(old))) = self.table.find(&(parent, name.into(), tag)) else {
-            return self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new))));
+            return self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new, parent, above.doubtful))));
         };
         // What its documents tell of the directories below may have changed all the same (consolidated metadata).
-        let dir = Thing::Directory(Arc::new(Dir { directory: new, chunks: old.chunks.clone(), looked: Instant::now() }));
+        let chunks = old.chunks.clone();
+        let dir = Thing::Directory(Arc::new(Dir { chunks, ..doubt::bare(new, parent, above.doubtful, &self.tree) }));
         self.table.replace(inode, dir.clone());
         self.describe(inode, &dir)
     }
@@ -402,11 +407,13 @@ impl Vfs {
     /// Finds an array that the source has no directory for.
     fn lookup_derived(&self, parent: u64, name: &[u8], above: &Dir) -> Option<Result<Attr>> {
         let directory = self.tree.derived(&above.directory, name)?;
-        let tag = self.tag(|| digest(&directory.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string)));
-        Some(self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(directory)))))
+        let tag = tag(self.is_versioned(above), || {
+            digest(&directory.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string))
+        });
+        Some(self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(directory, parent, above.doubtful)))))
     }
 
-    fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path) -> Result<Attr> {
+    fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path, versioned: bool) -> Result<Attr> {
         let (path, is_chunk) = match path {
             names::Path::Prefix(path) => (path, false),
             names::Path::Chunk(path) => (path, true),
@@ -418,7 +425,7 @@ impl Vfs {
         } else if let Some(inode) = chunks.places.pack(chunks.slot, &place.path) {
             return self.describe(inode, &Thing::Place(place));
         }
-        let tag = self.tag(|| digest(&place.pin.as_ref().map(|meta| &meta.version)));
+        let tag = tag(versioned, || digest(&place.pin.as_ref().map(|meta| &meta.version)));
         self.enter(parent, name, tag, || Ok(Thing::Place(place)))
     }
 
@@ -428,7 +435,7 @@ impl Vfs {
         if meta.kind == ObjectKind::Directory {
             return self.enter(parent, name, 0, || Ok(Thing::Raw(key)));
         }
-        let tag = self.tag(|| digest(&meta.version));
+        let tag = tag(self.options.refresh.is_some(), || digest(&meta.version));
         self.enter(parent, name, tag, || Ok(Thing::File(Arc::new(File { key, meta, broken: None }))))
     }
 
@@ -444,11 +451,6 @@ impl Vfs {
             }
         };
         self.describe(inode, &thing).inspect_err(|_| self.table.forget(inode, 1))
-    }
-
-    /// A tag that tells versions apart, where versions have inodes of their own.
-    fn tag(&self, make: impl FnOnce() -> u64) -> u64 {
-        if self.options.refresh.is_some() { make() } else { 0 }
     }
 
     /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
@@ -473,8 +475,13 @@ impl Vfs {
     }
 }
 
+/// A tag that tells versions apart, where versions have inodes of their own.
+fn tag(versioned: bool, make: impl FnOnce() -> u64) -> u64 {
+    if versioned { make() } else { 0 }
+}
+
 /// Gives an opened directory its chunks and them a slot.
-fn dir(directory: Directory, arrays: &RwLock<Vec<Arc<Chunks>>>) -> Dir {
+fn dir(directory: Directory, parent: u64, above: bool, tree: &Tree, arrays: &RwLock<Vec<Arc<Chunks>>>) -> Dir {
     let chunks = directory.array().map(|array| {
         let mut arrays = arrays.write();
         let chunks = Arc::new(Chunks {
@@ -491,7 +498,7 @@ fn dir(directory: Directory, arrays: &RwLock<Vec<Arc<Chunks>>>) -> Dir {
         arrays.push(chunks.clone());
         chunks
     });
-    Dir { directory, chunks, looked: Instant::now() }
+    Dir { chunks, ..doubt::bare(directory, parent, above, tree) }
 }
 
 fn digest(value: &impl Hash) -> u64 {

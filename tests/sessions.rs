@@ -259,7 +259,8 @@ fn pack(objects: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 }
 
 fn vfs(store: impl Store + 'static) -> Vfs {
-    let options = vfs::Options { fill_missing: false, refresh: None, cache_size: 1 << 20, name: "test".into() };
+    let options =
+        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
     Vfs::new(Tree::new(Arc::new(store), tree::Options::default()), options).unwrap()
 }
 
@@ -336,7 +337,8 @@ fn a_file_that_has_the_name_of_a_shown_chunk_is_not_listed() {
         "codecs": [{"name": "bytes"}]}"#;
     let objects = [("zarr.json", &array[..]), ("c/1/0", b"abcd"), ("0", b"notes"), ("7", b"other notes")];
     let objects = objects.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.to_vec())).collect();
-    let options = vfs::Options { fill_missing: false, refresh: None, cache_size: 1 << 20, name: "test".into() };
+    let options =
+        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
     let flavour = Some(chunkmount::view::Flavour::Zarr2);
     let tree = Tree::new(Arc::new(memory(&objects)), tree::Options { flavour, ..tree::Options::default() });
     let vfs: &dyn Session = &Vfs::new(tree, options).unwrap();

@@ -8,8 +8,10 @@ use chunkmount::store::faulty::{Call, Effect, Faulty};
 use chunkmount::store::mem::MemStore;
 use chunkmount::store::{Key, Listing, Meta, Range, Requests, Store, Version};
 use chunkmount::tree::{Below, Directory, Options, Tree};
+use chunkmount::vfs::{self, Attr, ROOT, Vfs};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 const GROUP: &str = r#"{"zarr_format": 2}"#;
 const ARRAY: &str = r#"{"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i4", "fill_value": 0, "order": "C",
@@ -57,16 +59,20 @@ fn consolidated_metadata_keeps_what_is_refused() {
     let objects = [(".zgroup", GROUP), (".zmetadata", &listed), ("a/.zarray", ARRAY), ("b/.zarray", ARRAY), ("c/.zarray", ARRAY)];
     let store = store(&objects);
     let tree = tree(&store, false);
-    fail(&store, Call::Head, "b", Kind::Denied);
     fail(&store, Call::Get, "c/.zarray", Kind::TimedOut);
     let root = root(&tree);
+    // The source's own words describe encoded bytes, and what fails now may be decoded a moment later.
+    assert_eq!(document(&tree, &root, ".zmetadata").unwrap_err().kind(), Kind::TimedOut);
+    assert!(tree.open(&key("c"), &root.below).unwrap().node.is_err());
+    store.heal();
+    fail(&store, Call::Head, "b", Kind::Denied);
     let shown = document(&tree, &root, ".zmetadata").unwrap();
     let shown = shown["metadata"].as_object().unwrap();
     // What is refused keeps the source's own words, and fails when it is read.
-    assert_eq!((&shown["b/.zarray"], &shown["c/.zarray"]), (&array, &array));
-    assert!(!shown.contains_key("gone/.zarray") && shown["a/.zarray"]["compressor"].is_null());
+    assert_eq!(shown["b/.zarray"], array);
+    assert!(!shown.contains_key("gone/.zarray"));
+    assert!(shown["a/.zarray"]["compressor"].is_null() && shown["c/.zarray"]["compressor"].is_null());
     assert!(tree.open(&key("b"), &root.below).is_err());
-    assert!(tree.open(&key("c"), &root.below).unwrap().node.is_err());
     // With marks, what is shown of `a` depends on what is beside it. The source's own words would not be true of it.
     let tree = self::tree(&store, true);
     assert_eq!(document(&tree, &self::root(&tree), ".zmetadata").unwrap_err().kind(), Kind::Denied);
@@ -206,4 +212,87 @@ fn consolidated_metadata_hides_nothing() {
     // Nor where another format is.
     let objects = [("attributes.json", "{}"), (".zmetadata", &listed), ("b/attributes.json", N5)];
     assert_eq!(format(open(&objects, Some(Format::N5), "b")), Ok(Format::N5));
+}
+
+/// How long the file system of [`mounted`] waits until it asks again.
+const RETRY: Duration = Duration::from_millis(200);
+
+fn mounted(tree: Tree) -> Vfs {
+    let options = vfs::Options { fill_missing: false, refresh: None, retry: RETRY, cache_size: 1 << 20, name: "test".into() };
+    Vfs::new(tree, options).unwrap()
+}
+
+fn walk(vfs: &Vfs, path: &str) -> Result<Attr> {
+    let mut attr = vfs.attr(ROOT)?;
+    for name in path.split('/') {
+        attr = vfs.lookup(attr.inode, name.as_bytes())?;
+    }
+    Ok(attr)
+}
+
+fn read(vfs: &Vfs, path: &str) -> Result<Vec<u8>> {
+    let opened = vfs.open(walk(vfs, path)?.inode)?;
+    let bytes = vfs.read(opened.handle, 0, u32::MAX, <[u8]>::to_vec);
+    vfs.release(opened.handle);
+    bytes
+}
+
+/// A failure at the first look leaves nothing broken, and nothing absent: it is an error while it lasts.
+#[test]
+fn what_the_store_failed_to_tell_is_asked_again() {
+    let array = ARRAY.replace(r#"{"id": "zlib", "level": 1}"#, "null");
+    let objects = [(".zgroup", GROUP), ("a/.zarray", array.as_str()), ("a/.zattrs", r#"{"x": 1}"#), ("a/0", "0123456789abcdef")];
+    for kind in [Kind::Unavailable, Kind::TimedOut] {
+        for (call, path, broken) in [
+            (Call::Get, "a/.zarray", "a"),
+            (Call::Get, "a/zarr.json", "a"),
+            (Call::Get, ".zgroup", ""),
+            (Call::Get, "zarr.json", ""),
+            (Call::Get, "a/.zattrs", "a/.zattrs"),
+            (Call::Head, "a", "none of it"),
+        ] {
+            let store = store(&objects);
+            fail(&store, call, path, kind);
+            let vfs = mounted(tree(&store, false));
+            for name in
+                ["a/.zarray", "a/.zattrs", "a/zarr.json", "a/.zgroup", "a/0", ".zgroup", ".zattrs", ".zarray", "zarr.json"]
+            {
+                let case = format!("{kind:?} of {path}: {name}");
+                let is_broken = match broken {
+                    "none of it" => name.starts_with("a/"),
+                    "" => !name.contains('/'),
+                    broken => name.starts_with(broken),
+                };
+                match read(&vfs, name) {
+                    Err(e) if is_broken => assert_eq!(e.kind(), kind, "{case}: {e}"),
+                    Err(e) => assert_eq!(e.kind(), Kind::NotFound, "{case}: {e}"),
+                    Ok(_) => assert!(!is_broken, "{case}"),
+                }
+                if let (true, Ok(attr)) = (is_broken, walk(&vfs, name)) {
+                    assert!(attr.brief, "{case}: the kernel must not keep it");
+                }
+            }
+            // Not at once: a store that fails is not asked by each request.
+            if call == Call::Get {
+                let (before, start) = (store.calls().len(), std::time::Instant::now());
+                let _ = (read(&vfs, "a/.zarray"), read(&vfs, "a/.zattrs"), walk(&vfs, "zarr.json"));
+                let again = store.calls()[before..].iter().filter(|(_, at)| *at == key(path)).count();
+                assert!(again as u128 <= 1 + start.elapsed().as_millis() / RETRY.as_millis(), "{path}: asked {again} times");
+            }
+            let held = walk(&vfs, "a");
+            store.heal();
+            std::thread::sleep(RETRY);
+            assert_eq!(read(&vfs, "a/0").unwrap(), b"0123456789abcdef", "{kind:?} of {path}");
+            let shown: Value = serde_json::from_slice(&read(&vfs, "a/.zarray").unwrap()).unwrap();
+            assert_eq!((&shown["shape"], read(&vfs, "a/.zattrs").is_ok()), (&json!([4]), true), "{kind:?} of {path}");
+            for name in ["a", "a/.zarray", "a/.zattrs", "a/0", ".zgroup"] {
+                assert!(!walk(&vfs, name).unwrap().brief, "{kind:?} of {path}: {name}");
+            }
+            assert_eq!(walk(&vfs, "a/zarr.json").unwrap_err().kind(), Kind::NotFound);
+            // Who is in the directory still finds it mended.
+            if let Ok(held) = held {
+                assert!(vfs.lookup(held.inode, b".zarray").is_ok() && vfs.lookup(held.inode, b"0").is_ok());
+            }
+        }
+    }
 }

@@ -45,7 +45,8 @@ pub fn target(data: &[u8]) {
         }
     }
     let fill_missing = more & 1 == 1;
-    let options_vfs = vfs::Options { fill_missing, refresh: None, cache_size: 4 << 20, name: "fuzz".to_owned() };
+    let options_vfs =
+        vfs::Options { fill_missing, refresh: None, retry: vfs::RETRY, cache_size: 4 << 20, name: "fuzz".to_owned() };
     let Ok(vfs) = Vfs::new(Tree::new(Arc::new(store), options), options_vfs) else { return };
     let mut directories = vec![ROOT];
     let mut left = WALK;

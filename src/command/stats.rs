@@ -16,6 +16,9 @@ const METRICS: &[(&str, &str, &str, &str)] = &[
     ("/cache/misses", "cache_misses_total", "counter", "Blocks that were asked for and not held."),
     ("/cache/waits", "cache_waits_total", "counter", "Blocks that were asked for while another decoded them."),
     ("/cache/evictions", "cache_evictions_total", "counter", "Blocks that made room for others."),
+    ("/passthrough/possible", "passthrough_possible", "gauge", "Whether the kernel reads large chunks by itself."),
+    ("/passthrough/opens", "passthrough_opens_total", "counter", "Files that were opened for the kernel to read by itself."),
+    ("/passthrough/held", "passthrough_held_bytes", "gauge", "Bytes of decoded blocks that are held for the kernel."),
     ("/read_ahead/chunks", "read_ahead_chunks_total", "counter", "Chunks read ahead of their readers."),
     ("/indexes/bytes", "index_bytes", "gauge", "Bytes of shard indexes and jump tables that are held."),
     ("/indexes/count", "indexes", "gauge", "Shard indexes and jump tables that are held."),
@@ -101,6 +104,10 @@ fn page(document: &Value, before: Option<&Value>) -> Vec<String> {
     let (hits, misses) = (number(document, "/cache/hits"), number(document, "/cache/misses"));
     let share = if hits + misses > 0.0 { format!(" ({:.0} %)", 100.0 * hits / (hits + misses)) } else { String::new() };
     let source = document.get("source").and_then(Value::as_str).unwrap_or_default();
+    let passthrough = match document.pointer("/passthrough/possible").and_then(Value::as_bool) {
+        Some(true) => format!("{} opens, {} held", n("/passthrough/opens"), bytes("/passthrough/held")),
+        _ => "no".to_owned(),
+    };
     let mut rows = vec![
         ("source", super::text::plain(source.as_bytes())),
         ("mounted for", format!("{:.0} s", number(document, "/seconds"))),
@@ -110,6 +117,7 @@ fn page(document: &Value, before: Option<&Value>) -> Vec<String> {
             "misses",
             format!("{}, {} waited for another's, {} evicted", n("/cache/misses"), n("/cache/waits"), n("/cache/evictions")),
         ),
+        ("by the kernel", passthrough),
         ("read ahead", format!("{} chunks", n("/read_ahead/chunks"))),
         ("indexes", format!("{} in {}", n("/indexes/count"), bytes("/indexes/bytes"))),
         (
@@ -187,7 +195,11 @@ fn prometheus(document: &Value) -> String {
         let _ = write!(text, "# HELP chunkmount_{name} {help}\n# TYPE chunkmount_{name} {kind}\n");
     };
     for (pointer, name, kind, help) in METRICS {
-        let Some(value) = document.pointer(pointer).filter(|value| value.is_number()) else { continue };
+        let value = match document.pointer(pointer) {
+            Some(Value::Bool(yes)) => Value::from(u8::from(*yes)),
+            Some(value) if value.is_number() => value.clone(),
+            _ => continue,
+        };
         head(&mut text, name, kind, help);
         let _ = writeln!(text, "chunkmount_{name}{{source=\"{source}\"}} {value}");
     }
@@ -206,6 +218,26 @@ fn prometheus(document: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_the_kernel_reads_by_itself_is_shown() {
+        let line = |document| page(document, None).into_iter().find(|line| line.starts_with("by the kernel")).unwrap();
+        let with = json!({"passthrough": {"possible": true, "opens": 7, "held": 3 << 20}});
+        let shown = line(&with);
+        assert!(shown.contains("7 opens") && shown.contains(&format!("{} held", size(3 << 20))), "{shown}");
+        let text = prometheus(&with);
+        for line in [
+            "chunkmount_passthrough_possible{source=\"\"} 1",
+            "chunkmount_passthrough_opens_total{source=\"\"} 7",
+            "chunkmount_passthrough_held_bytes{source=\"\"} 3145728",
+            "# TYPE chunkmount_passthrough_opens_total counter",
+            "# TYPE chunkmount_passthrough_held_bytes gauge",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in {text}");
+        }
+        let without = json!({"passthrough": {"possible": false, "opens": 0, "held": 0}});
+        assert!(line(&without).ends_with(" no") && prometheus(&without).contains("passthrough_possible{source=\"\"} 0"));
+    }
 
     #[test]
     fn the_disk_cache_is_shown_where_there_is_one() {

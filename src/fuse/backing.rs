@@ -54,7 +54,11 @@ impl Passing {
         }
         let mut open = self.open.lock();
         let (mode, opens) = match open.entry(inode) {
-            Entry::Occupied(known) => known.into_mut(),
+            Entry::Occupied(known) => {
+                // What is open already is held already, and would count twice.
+                drop(opened.content);
+                known.into_mut()
+            }
             Entry::Vacant(new) => new.insert((mode(vfs, opened.content, &reply), 0)),
         };
         *opens = opens.saturating_add(1);

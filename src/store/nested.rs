@@ -5,7 +5,7 @@
 //! Candidates are named `.zip`; the content decides, and what holds no store stays a file. Archives in archives in archives are
 //! files. The indexes of both kinds count as held.
 
-use super::turns::Turns;
+use super::flights::Flights;
 use super::zip::ZipStore;
 use super::{Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
@@ -26,7 +26,7 @@ pub struct NestedStore {
     limits: (usize, u64),
     state: Mutex<State>,
     // Who opens an archive now, so that others wait for that one alone.
-    opening: Turns<Found>,
+    opening: Flights<Found>,
 }
 
 /// The archive at a key; `None` for what stays a file.
@@ -57,7 +57,7 @@ impl NestedStore {
     }
 
     fn within(outer: Arc<ZipStore>, is_mark: fn(&[u8]) -> bool, limits: (usize, u64)) -> Self {
-        Self { outer, is_mark, limits, state: Mutex::default(), opening: Turns::default() }
+        Self { outer, is_mark, limits, state: Mutex::default(), opening: Flights::default() }
     }
 
     /// The archive at `key`, if that is one that is shown as a directory.

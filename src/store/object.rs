@@ -15,21 +15,22 @@ mod fail;
 mod merge;
 mod names;
 mod open;
+mod read;
 mod shelf;
 mod wire;
 
 pub use address::{Address, Options, Service};
 pub use open::open;
 
-use super::turns::Turns;
+use super::flights::Flights;
 use super::{Entered, Kept, Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use client::Client;
 use disk::Disk;
 use lru::LruCache;
 use merge::Merge;
+use object_store::ObjectMeta;
 use object_store::path::Path;
-use object_store::{GetRange, ObjectMeta};
 use parking_lot::Mutex;
 use shelf::{Shelf, Shelves};
 use std::num::NonZeroUsize;
@@ -70,9 +71,9 @@ pub struct Remote {
     shelves: Mutex<Shelves>,
     heads: Mutex<LruCache<Key, (Instant, Known)>>,
     /// Who asks for an object or a listing now, so that others wait for that answer.
-    asking: Turns<Known>,
-    first_pages: Turns<Arc<Shelf>>,
-    listings: Turns<Arc<Shelf>>,
+    asking: Flights<Known>,
+    first_pages: Flights<Arc<Shelf>>,
+    listings: Flights<Arc<Shelf>>,
     /// Parts of objects that are asked for now.
     merge: Merge,
     /// Whether it was said that versions are not told.
@@ -93,9 +94,9 @@ impl Remote {
             opened: SystemTime::now(),
             shelves: Mutex::new(Shelves::new()),
             heads: Mutex::new(LruCache::new(HEADS)),
-            asking: Turns::default(),
-            first_pages: Turns::default(),
-            listings: Turns::default(),
+            asking: Flights::default(),
+            first_pages: Flights::default(),
+            listings: Flights::default(),
             said: AtomicBool::new(false),
         }
     }
@@ -226,136 +227,6 @@ impl Remote {
             !matches!((found.file, found.directory), (Some(None), Some(false)))
         });
         Ok(Entered { meta: self.directory(shelf.modified()), present: present.collect() })
-    }
-
-    fn read(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
-        if key.is_root() {
-            return Err(Error::corrupt("a directory, where a file was expected"));
-        }
-        let (file, directory) = self.remembered(key);
-        match (&file, directory) {
-            (Some(None), Some(true)) => return Err(Error::corrupt("a directory, where a file was expected")),
-            (Some(None), _) => return Err(Error::not_found()),
-            _ => {}
-        }
-        let full = self.full(key)?;
-        let path = self.path(&full)?;
-        if let Some(disk) = &self.disk
-            && let Some(version) = pin.or(file.as_ref().and_then(|known| Some(&known.as_ref()?.version)))
-            && let Some(kept) = disk.get(&self.client.identity, &self.address.name(&full), version, range, into)
-        {
-            let length = crate::store::len64(into.len());
-            if length > limit {
-                return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
-            }
-            return Ok(kept);
-        }
-        let answer = match (range, pin) {
-            (Range::Part { offset, length }, Some(pin))
-                if (1..=merge::PIECE.min(limit)).contains(&length) && !is_untold(pin) && offset.checked_add(length).is_some() =>
-            {
-                self.merge.read(key, pin, (offset, offset.saturating_add(length)), into, &|(start, end), into| {
-                    let length = end.saturating_sub(start);
-                    self.request(key, &path, &file, Range::Part { offset: start, length }, Some(pin), length, into)
-                })
-            }
-            _ => self.request(key, &path, &file, range, pin, limit, into),
-        };
-        if let (Ok(meta), Some(disk), false) = (&answer, &self.disk, into.is_empty()) {
-            disk.put(&self.client.identity, &self.address.name(&full), meta, range, into);
-        }
-        answer
-    }
-
-    // Reads a range of an object of which `file` is known, by a request of its own.
-    #[expect(clippy::too_many_arguments, reason = "one caller, which has looked everything up")]
-    fn request(
-        &self,
-        key: &Key,
-        path: &Path,
-        file: &Option<Known>,
-        range: Range,
-        pin: Option<&Version>,
-        limit: u64,
-        into: &mut Vec<u8>,
-    ) -> Result<Meta> {
-        // Two parts of such an object could be of different ones, and nobody would know.
-        if pin.is_some_and(is_untold) && range != Range::All {
-            let size = self.present(key)?.size;
-            let (start, end) = range.within(size);
-            if start < end && (start, end) != (0, size) {
-                let reason = "the server tells neither an entity tag nor a time of modification, without which no parts are read";
-                return Err(Error::unsupported(reason));
-            }
-        }
-        let range = match range {
-            Range::All => None,
-            Range::Part { length: 0, .. } | Range::Suffix(0) => return self.nothing(key, pin, into),
-            Range::Suffix(n) if self.client.has_suffixes() => Some(GetRange::Suffix(n)),
-            Range::Suffix(n) => {
-                let (start, end) = Range::Suffix(n).within(self.present(key)?.size);
-                if start == end {
-                    return self.nothing(key, pin, into);
-                }
-                Some(GetRange::Bounded(start..end))
-            }
-            Range::Part { offset, length } => match offset.checked_add(length) {
-                Some(end) => Some(GetRange::Bounded(offset..end)),
-                None => Some(GetRange::Offset(offset)),
-            },
-        };
-        // Only strong tags can be demanded; all are compared.
-        let tag = match pin {
-            Some(Version::Tag(tag)) if tag.starts_with('"') => Some(tag.as_ref()),
-            _ => None,
-        };
-        let accept = |object: &ObjectMeta, length: u64| {
-            if pin.is_some_and(|pin| *pin != version(object)) {
-                return Err(changed());
-            }
-            if length > limit {
-                return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
-            }
-            Ok(())
-        };
-        let when = Instant::now();
-        let begin = match range {
-            Some(GetRange::Bounded(ref range)) => range.start,
-            Some(GetRange::Offset(start)) => start,
-            // The last bytes begin after the end of nothing only.
-            Some(GetRange::Suffix(_)) | None => 0,
-        };
-        match self.client.read(path, range, tag, into, &accept) {
-            Ok(Some(object)) => {
-                let meta = meta(&object);
-                if file.is_none() {
-                    self.learn(key, when, Some(meta.clone()));
-                }
-                Ok(meta)
-            }
-            // The object ends before the range. If it did not when it was looked at, it is another one now.
-            Ok(None) if self.present(key)?.size > begin => {
-                self.forget(key);
-                Err(changed())
-            }
-            Ok(None) => self.nothing(key, pin, into),
-            Err(e) => {
-                if e.kind() == Kind::NotFound && file.is_none() {
-                    self.learn(key, when, None);
-                }
-                Err(e)
-            }
-        }
-    }
-
-    // A range that holds no byte.
-    fn nothing(&self, key: &Key, pin: Option<&Version>, into: &mut Vec<u8>) -> Result<Meta> {
-        let meta = self.present(key)?;
-        if pin.is_some_and(|pin| *pin != meta.version) {
-            return Err(changed());
-        }
-        into.clear();
-        Ok(meta)
     }
 
     fn present(&self, key: &Key) -> Result<Meta> {

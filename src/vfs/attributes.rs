@@ -17,8 +17,8 @@ impl Vfs {
     }
 
     pub(super) fn describe(&self, inode: u64, thing: &Thing) -> Result<Attr> {
-        let directory = |modified| Attr { inode, kind: ObjectKind::Directory, size: 0, modified, volatile: false };
-        let file = |size, modified| Attr { inode, kind: ObjectKind::File, size, modified, volatile: false };
+        let directory = |modified| Attr { inode, kind: ObjectKind::Directory, size: 0, modified, volatile: false, brief: false };
+        let file = |size, modified| Attr { inode, kind: ObjectKind::File, size, modified, volatile: false, brief: false };
         Ok(match thing {
             Thing::Directory(dir) => directory(dir.directory.modified),
             Thing::Document(document) => {

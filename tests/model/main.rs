@@ -9,6 +9,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
+mod listings;
+mod random;
 mod writers;
 
 use chunkmount::error::{Error, Kind, Result};
@@ -16,11 +18,12 @@ use chunkmount::store::faulty::{Call, Effect, Fault, Faulty};
 use chunkmount::store::{Key, ObjectKind, mem::MemStore};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, Attr, Vfs};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use random::Random;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use writers::{Array, Chunks, Layout, indices};
+use writers::{Array, Chunks, Layout};
 
 /// Cases that failed once.
 const REGRESSIONS: &[u64] = &[217, 10_018];
@@ -28,35 +31,6 @@ const REGRESSIONS: &[u64] = &[217, 10_018];
 /// How long new cases are tried where no number is asked for, and how many are at least.
 const TIME: Duration = Duration::from_secs(8);
 const LEAST: u64 = 50;
-
-/// A small generator of numbers (xorshift64*), the same on every machine.
-pub struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        // Seeds that follow each other must not begin alike.
-        Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).max(1))
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        usize::try_from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33).unwrap() % n.max(1)
-    }
-
-    fn flip(&mut self) -> bool {
-        self.below(2) == 0
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.below(256).to_le_bytes()[0]
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
 
 /// An object through time: what it held after each change. A change is a version.
 struct Object {
@@ -92,9 +66,10 @@ struct World {
     vague: HashSet<u64>,
     handles: Vec<(u64, u64)>,
     directories: Vec<(u64, Vec<(String, ObjectKind)>)>,
-    /// Faults were injected; answers cut short as well.
+    /// Faults were injected; answers cut short, and refusals, as well.
     failed: bool,
     cut: bool,
+    refused: bool,
     trace: bool,
 }
 
@@ -143,7 +118,11 @@ impl World {
         let cache_size = 64 * (largest as u64 + 1) * random.one(&[1, 1, 8]);
         let faulty = Arc::new(Faulty::new(store.clone()));
         let tree = Tree::new(faulty.clone(), tree::Options { refresh: age, ..tree::Options::default() });
-        let vfs = Vfs::new(tree, vfs::Options { fill_missing: fill, refresh: age, cache_size, name: "model".into() }).unwrap();
+        let vfs = Vfs::new(
+            tree,
+            vfs::Options { fill_missing: fill, refresh: age, retry: Duration::ZERO, cache_size, name: "model".into() },
+        )
+        .unwrap();
         if trace {
             eprintln!("refresh {refresh}, fill {fill}, cache {cache_size}");
             arrays.iter().for_each(|(array, _)| eprintln!("{array:?}"));
@@ -163,6 +142,7 @@ impl World {
             directories: Vec::new(),
             failed: false,
             cut: false,
+            refused: false,
             trace,
         }
     }
@@ -410,125 +390,7 @@ impl World {
         self.faulty.add(Fault { call, key, after, times, effect });
         self.failed = true;
         self.cut |= cut;
-    }
-
-    /// The entries of an open directory from `offset` on, in pages of random lengths.
-    fn page(&mut self, handle: u64, mut offset: u64) -> Vec<(String, ObjectKind)> {
-        let mut entries = Vec::new();
-        loop {
-            let (mut room, before) = (1 + self.random.below(5), offset);
-            let page = self.vfs.readdir(handle, before, &mut |entry| {
-                if room == 0 {
-                    return true;
-                }
-                room -= 1;
-                offset = entry.next;
-                entries.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.kind));
-                false
-            });
-            page.unwrap();
-            if offset == before {
-                return entries;
-            }
-        }
-    }
-
-    /// All entries of a directory; `None` where that failed by a fault, or it is gone.
-    fn list(&mut self, path: &str) -> Option<Vec<(String, ObjectKind)>> {
-        let handle = self.walk(path).and_then(|attr| self.vfs.opendir(attr.inode));
-        let handle = match handle {
-            Ok(handle) => handle,
-            Err(e) => {
-                assert!(e.kind() == Kind::NotFound || self.is_allowed(&e), "{path}: {e}");
-                return (e.kind() == Kind::NotFound).then(Vec::new);
-            }
-        };
-        let entries = self.page(handle, 0);
-        let names: BTreeSet<_> = entries.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), entries.len(), "{path} has names twice: {entries:?}");
-        assert!(entries[0].0 == "." && entries[1].0 == "..");
-        self.directories.push((handle, entries.clone()));
-        Some(entries.into_iter().skip(2).collect())
-    }
-
-    /// Files below an array that can be chunks, by path.
-    fn chunks(&mut self, path: &str) -> Option<BTreeSet<String>> {
-        let mut found = BTreeSet::new();
-        for (name, kind) in self.list(path)? {
-            let path = format!("{path}/{name}");
-            match kind {
-                ObjectKind::Directory => found.extend(self.chunks(&path)?),
-                ObjectKind::File if name.starts_with('.') || name == "zarr.json" => {}
-                ObjectKind::File => drop(found.insert(path)),
-            }
-        }
-        Some(found)
-    }
-
-    fn check_listing(&mut self) {
-        let which = self.random.below(self.arrays.len());
-        let path = self.arrays[which].0.path.clone();
-        if which == 0 {
-            let Some(entries) = self.list("") else { return };
-            let target = Target(0, 0, Vec::new());
-            let there = self.content(&target, self.current(&target)).is_some();
-            assert_eq!(entries.iter().any(|(name, _)| *name == path), there);
-            return;
-        }
-        self.faulty.heal();
-        let document = if matches!(self.arrays[which].0.kind, writers::Kind::Zarr3 { .. } | writers::Kind::Shards { .. }) {
-            "zarr.json"
-        } else {
-            ".zarray"
-        };
-        if let Err(e) = self.walk(&format!("{path}/{document}")).and_then(|attr| self.vfs.open(attr.inode)) {
-            // An array that a fault kept from being understood shows its files as they are, and none of them opens.
-            assert!(self.failed && !self.refresh, "{path}: {e}");
-            return;
-        }
-        let Some(mut found) = self.chunks(&path) else { return };
-        self.told(|| format!("list {path}: {found:?}"));
-        // Where the axes are reversed or chunks lie in parts, a walk over the store is kept.
-        let (array, objects) = &self.arrays[which];
-        let exact = self.refresh || matches!(array.kind, writers::Kind::Zarr2 { .. } | writers::Kind::Zarr3 { .. });
-        for (number, object) in objects.iter().enumerate() {
-            for index in &object.layout.parts {
-                let target = Target(which, number, index.clone());
-                let present = self.present(&target);
-                let listed = found.remove(&array.shown(index));
-                let (now, always) = (present.contains(&self.current(&target)), present.len() == self.states(&target));
-                let right = if exact { listed == now } else { listed && !present.is_empty() || !listed && !always };
-                assert!(right, "{} is {} listed", array.shown(index), if listed { "wrongly" } else { "not" });
-            }
-        }
-        assert!(found.is_empty(), "{found:?} are listed and were never there");
-    }
-
-    /// A directory that is open stays as it was, whatever page of it is asked for.
-    fn check_snapshot(&mut self) {
-        if let Some(which) = self.random.below(self.directories.len() + 1).checked_sub(1) {
-            let (handle, entries) = self.directories.swap_remove(which);
-            let offset = self.random.below(entries.len() + 3);
-            assert_eq!(self.page(handle, offset as u64), entries.get(offset..).unwrap_or_default());
-            self.vfs.releasedir(handle);
-        }
-    }
-
-    fn check_absent(&mut self) {
-        let (array, _) = &self.arrays[self.random.below(self.arrays.len())];
-        let mut index = indices(&array.grid()).pop().unwrap();
-        let path = array.shown(&index);
-        let odd = match index.last_mut() {
-            Some(last) if self.random.flip() => {
-                *last += 1;
-                array.shown(&index)
-            }
-            _ => format!("{path}{}", self.random.one(&["x", "/0", ".0", ".", "/.zarray"])),
-        };
-        let result = self.walk(&odd);
-        self.told(|| format!("absent {odd}: {result:?}"));
-        let Err(e) = result else { panic!("{odd} is found") };
-        assert!(e.kind() == Kind::NotFound || self.is_allowed(&e), "{odd}: {e}");
+        self.refused |= kind == Kind::Denied;
     }
 
     fn step(&mut self) {
@@ -567,7 +429,13 @@ fn case(seed: u64, trace: bool) {
     }
     // What the store holds now is read by a new mount.
     let tree = Tree::new(world.store.clone(), tree::Options::default());
-    let options = vfs::Options { fill_missing: world.fill, refresh: None, cache_size: 1 << 20, name: "model".into() };
+    let options = vfs::Options {
+        fill_missing: world.fill,
+        refresh: None,
+        retry: Duration::ZERO,
+        cache_size: 1 << 20,
+        name: "model".into(),
+    };
     let mut fresh = World {
         vfs: Vfs::new(tree, options).unwrap(),
         pins: HashMap::new(),
@@ -577,6 +445,7 @@ fn case(seed: u64, trace: bool) {
         directories: Vec::new(),
         failed: false,
         cut: false,
+        refused: false,
         refresh: true,
         ..world
     };

@@ -2,7 +2,7 @@
 //!
 //! A chunk is given as it must be shown: of the whole chunk shape, little-endian, last axis fastest.
 
-use crate::Random;
+use crate::random::Random;
 use flate2::Compression;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

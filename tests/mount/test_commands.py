@@ -202,6 +202,9 @@ def test_a_copy_goes_on_where_it_was_killed(room):
         process.wait()
         if copy.exists() and not (copy / ".chunkmount-cp" / "begun.json").exists():
             # It had not begun, or was done already: nothing is interrupted.
+            names = {path.name for path in copy.iterdir()} - {".chunkmount-cp"}
+            chunks = {name for name in names if not name.startswith(".")}
+            assert not names or chunks == {f"{i}.0" for i in range(400)}, (len(chunks), names - chunks)
             shutil.rmtree(copy)
         if not copy.exists():
             continue
@@ -374,6 +377,9 @@ def test_stats(corpus, mount):
     assert families["chunkmount_decode_output_bytes"].samples[0].value == told["decode"]["bytes_out"]
     assert families["chunkmount_decode_output_bytes"].type == "counter"
     assert families["chunkmount_cache_capacity_bytes"].type == "gauge"
+    for name, key in (("chunkmount_passthrough_opens", "opens"), ("chunkmount_passthrough_possible", "possible")):
+        assert families[name].samples[0].value == told["passthrough"][key]
+    assert families["chunkmount_passthrough_held_bytes"].type == "gauge" and "by the kernel" in page
     arrays = {sample.labels["array"]: sample.value for sample in families["chunkmount_array_output_bytes"].samples}
     assert arrays == {name: array["bytes_out"] for name, array in told["arrays"].items()}
     watching = subprocess.Popen([binary(), "stats", "--watch=0.1", view.where], stdout=subprocess.PIPE, text=True)

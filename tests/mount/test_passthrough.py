@@ -2,9 +2,12 @@
 these are of what is special about it."""
 
 import errno
+import gzip
 import json
 import mmap
 import os
+import platform
+import re
 import subprocess
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -38,9 +41,22 @@ def view(source, mount):
     return mount(source[0])
 
 
+def must_be_possible():
+    """Whether root and this kernel can: passthrough came with Linux 6.9, and may be left out when it is built."""
+    if os.geteuid() != 0 or tuple(map(int, re.match(r"(\d+)\.(\d+)", platform.release()).groups())) < (6, 9):
+        return False
+    try:
+        with gzip.open("/proc/config.gz", "rt") as config:
+            return "CONFIG_FUSE_PASSTHROUGH=y\n" in config
+    except OSError:
+        return True
+
+
 def passed(view, opens):
     """As many opens as are passed through of `opens`: none where the kernel or the user cannot."""
-    return opens if view.stats()["passthrough"]["possible"] else 0
+    possible = view.stats()["passthrough"]["possible"]
+    assert possible or not must_be_possible()
+    return opens if possible else 0
 
 
 def chunk(values, number):
@@ -78,8 +94,7 @@ def test_every_way_of_reading(source, view):
             assert mapped[4097:70000] == wanted[4097:70000]
             assert os.pread(first.fileno(), 10, BYTES - 4) == wanted[-4:]
             assert os.pread(first.fileno(), 10, BYTES) == b""
-            # The second open holds it for a moment as well, until the kernel has been told that it is open already.
-            wait_for(lambda: view.stats()["passthrough"]["held"] == passed(view, BYTES), 10, "it is held once")
+            assert view.stats()["passthrough"]["held"] == passed(view, BYTES)
     direct = os.open(path, os.O_RDONLY | os.O_DIRECT)
     with os.fdopen(direct, "rb", buffering=0) as file, mmap.mmap(-1, BYTES) as room:
         assert file.readinto(room) == BYTES and room[:] == wanted
@@ -160,7 +175,7 @@ def test_more_readers_than_chunks_that_fit(who, mount, room, request):
     with ThreadPoolExecutor(count) as pool:
         assert list(pool.map(read, range(count))) == sums
     stats = json.loads(subprocess.run([*prefix, "cat", view / ".chunkmount/stats.json"], capture_output=True, check=True).stdout)
-    assert stats["cache"]["misses"] <= 5 * count
+    assert stats["cache"]["misses"] <= 2 * count
     assert stats["cache"]["bytes"] <= 4 * side
     assert (stats["passthrough"]["opens"] > 0) == stats["passthrough"]["possible"]
     assert who == "root" or not stats["passthrough"]["possible"]

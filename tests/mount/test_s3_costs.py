@@ -197,13 +197,7 @@ def test_an_archive(double, costs, room):
 
 def test_consolidated_metadata(double, costs):
     values, files = small_array((10,), (10,))
-    array = json.loads(files[".zarray"])
-    metadata = {".zgroup": {"zarr_format": 2}, ".zattrs": {}}
-    double.put("set/.zgroup", b'{"zarr_format": 2}')
-    for i in range(1000):
-        put(double, f"set/v{i}", files)
-        metadata |= {f"v{i}/.zarray": array, f"v{i}/.zattrs": {}}
-    double.put("set/.zmetadata", json.dumps({"zarr_consolidated_format": 1, "metadata": metadata}).encode())
+    double.put_group("set", 1000, files)
     view = costs("mount a group with 1,000 arrays in `.zmetadata`, and list it", lambda: double.mount("s3://b/set"))
     costs("open one of its arrays", lambda: os.stat(view / "v17/.zarray"))
     costs("look up and read a chunk of an array in `.zmetadata`", lambda: zarr.open_array(view / "v17", mode="r")[:])

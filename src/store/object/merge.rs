@@ -1,15 +1,15 @@
 //! Neighbouring ranges of one object, asked for at the same time, as one request: chunks of a shard, entries of an archive.
 //!
 //! The first range that is asked for goes out at once. Those that come while it is under way wait a moment for each other, and what
-//! lies side by side then goes out together. Nobody is made to fail by a neighbour: where a common request fails, or brings too little,
-//! each asks for itself.
+//! lies side by side then goes out together. Nobody is made to fail by a neighbour: where a common request fails at once, or brings too
+//! little, each asks for itself. One that failed late has failed for all: nobody waits for the store twice.
 
 use crate::error::{Error, Kind, Result};
 use crate::store::{Key, Meta, Version};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest range that is merged with others, in bytes; a longer one is worth a request of its own.
 pub const PIECE: u64 = 1 << 20;
@@ -22,6 +22,12 @@ const GAP: u64 = 64 << 10;
 
 /// How long ranges wait for each other: little beside the way to a server.
 const WINDOW: Duration = Duration::from_millis(2);
+
+/// What a common request brought, and where its bytes begin.
+type Fetched = (Meta, Arc<Vec<u8>>, u64);
+
+/// A common request that takes longer than this to fail is not tried again by each: its readers have waited.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads a range by a request of its own.
 type Ask<'a> = &'a dyn Fn((u64, u64), &mut Vec<u8>) -> Result<Meta>;
@@ -52,12 +58,21 @@ struct State {
     runs: Vec<Run>,
 }
 
+/// What a common request brought, or why it failed.
+enum Answer {
+    Bytes(Meta, Arc<Vec<u8>>),
+    /// At once: each asks for itself.
+    Early,
+    /// By the deadline, or after [`PATIENCE`]: for all.
+    Late(Error),
+}
+
 /// What goes out as one request: sent by the range `owner`.
 struct Run {
     range: (u64, u64),
     owner: usize,
     members: usize,
-    answer: Option<Result<(Meta, Arc<Vec<u8>>)>>,
+    answer: Option<Answer>,
 }
 
 /// Counts a request as under way.
@@ -79,12 +94,12 @@ impl Drop for Busy<'_> {
 struct Landing<'a> {
     batch: &'a Batch,
     run: usize,
-    answer: Option<Result<(Meta, Arc<Vec<u8>>)>>,
+    answer: Option<Answer>,
 }
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
-        let answer = self.answer.take().unwrap_or_else(|| Err(Error::new(Kind::Bug, "a request panicked")));
+        let answer = self.answer.take().unwrap_or(Answer::Early);
         if let Some(run) = self.batch.state.lock().runs.get_mut(self.run) {
             run.answer = Some(answer);
         }
@@ -129,7 +144,7 @@ impl Merge {
             }
             batch.seal();
         }
-        match batch.fetch(index, ask) {
+        match batch.fetch(index, ask)? {
             Some((meta, bytes, start)) => {
                 into.clear();
                 into.extend_from_slice(part(&bytes, start, range).unwrap_or_default());
@@ -162,36 +177,39 @@ impl Batch {
     }
 
     /// What the common request of the range `index` brought, and where that begins; `None` where there is none, or not enough came.
-    fn fetch(&self, index: usize, ask: Ask<'_>) -> Option<(Meta, Arc<Vec<u8>>, u64)> {
+    ///
+    /// # Errors
+    /// What the common request failed with, where nobody should ask again.
+    fn fetch(&self, index: usize, ask: Ask<'_>) -> Result<Option<Fetched>> {
         let mut state = self.state.lock();
-        let number = loop {
-            match &state.run_of {
-                Some(run_of) => break *run_of.get(index)?,
-                None => self.changed.wait(&mut state),
-            }
-        };
-        let range = *state.ranges.get(index)?;
-        let run = state.runs.get(number)?;
-        let (all, owner) = (run.range, run.owner);
-        if run.members < 2 {
-            return None;
+        while state.run_of.is_none() {
+            self.changed.wait(&mut state);
         }
+        let number = state.run_of.as_ref().and_then(|run_of| run_of.get(index).copied());
+        let Some((number, range)) = number.zip(state.ranges.get(index).copied()) else { return Ok(None) };
+        let Some(run) = state.runs.get(number).filter(|run| run.members > 1) else { return Ok(None) };
+        let (all, owner) = (run.range, run.owner);
         if owner == index {
             drop(state);
             let mut landing = Landing { batch: self, run: number, answer: None };
             let mut bytes = Vec::new();
-            landing.answer = Some(ask(all, &mut bytes).map(|meta| (meta, Arc::new(bytes))));
+            let begun = Instant::now();
+            landing.answer = Some(match ask(all, &mut bytes) {
+                Ok(meta) => Answer::Bytes(meta, Arc::new(bytes)),
+                Err(e) if e.kind() == Kind::TimedOut || begun.elapsed() > PATIENCE => Answer::Late(e),
+                Err(_) => Answer::Early,
+            });
             drop(landing);
             state = self.state.lock();
         }
         loop {
-            match &state.runs.get(number)?.answer {
-                Some(Ok((meta, bytes))) => {
-                    part(bytes, all.0, range)?;
-                    return Some((meta.clone(), bytes.clone(), all.0));
+            match state.runs.get(number).map(|run| &run.answer) {
+                Some(Some(Answer::Bytes(meta, bytes))) if part(bytes, all.0, range).is_some() => {
+                    return Ok(Some((meta.clone(), bytes.clone(), all.0)));
                 }
-                Some(Err(_)) => return None,
-                None => self.changed.wait(&mut state),
+                Some(Some(Answer::Late(e))) => return Err(e.clone()),
+                Some(None) => self.changed.wait(&mut state),
+                _ => return Ok(None),
             }
         }
     }
@@ -282,6 +300,33 @@ mod tests {
         for (range, answer) in ranges.iter().zip(answers) {
             assert_eq!(answer.is_err(), range.0 == 700, "{range:?}");
         }
+    }
+
+    #[test]
+    fn who_waited_for_a_common_request_in_vain_does_not_wait_again() {
+        let ranges: Vec<_> = (0..16u64).map(|i| (i * 100, i * 100 + 100)).collect();
+        let is_common = |(start, end): (u64, u64)| end - start > 100;
+        for (kind, pause) in [(Kind::TimedOut, Duration::ZERO), (Kind::Unavailable, PATIENCE + Duration::from_millis(50))] {
+            let alone = AtomicUsize::new(0);
+            let (_, answers) = all(&ranges, |range| {
+                if is_common(range) {
+                    std::thread::sleep(pause);
+                    return Some(Error::new(kind, "no answer"));
+                }
+                alone.fetch_add(1, Ordering::SeqCst);
+                None
+            });
+            let failed = answers.iter().filter(|answer| answer.as_ref().is_err_and(|e| e.kind() == kind)).count();
+            assert!(failed > 1, "{kind:?}: {failed} were in a common request");
+            // Those that went out alone from the start have their bytes, and nobody else asked.
+            assert_eq!(alone.into_inner() + failed, ranges.len(), "{kind:?}");
+            for (range, answer) in ranges.iter().zip(answers) {
+                assert!(answer.is_err() || answer.unwrap() == (range.0..range.1).map(byte).collect::<Vec<_>>());
+            }
+        }
+        // One that fails at once: each asks for itself.
+        let (_, answers) = all(&ranges, |range| is_common(range).then(|| Error::new(Kind::Unavailable, "refused")));
+        assert!(answers.iter().all(Result::is_ok));
     }
 
     #[test]

@@ -7,7 +7,9 @@ import json
 import threading
 import time
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from .s3 import Loopback
 
 # What proves who asks. None of these may be told to anybody else.
 PROOF = {way: f"proof-for-{way}-{'0' * 16}" for way in ("web", "container", "instance", "sso")}
@@ -20,7 +22,7 @@ TROUBLE = [
 ]
 
 
-class Provider:
+class Provider(Loopback):
     """Gives credentials that end after `lifetime` seconds. `log` has the ways they were asked for.
 
     Each that are given end those given before, unless `lasting`.
@@ -51,16 +53,7 @@ class Provider:
             def log_message(self, *_):
                 pass
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def stop(self):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(Handler)
 
     def secrets(self):
         """What must be in no text: secret keys and tokens that were given, and what they were given for."""

@@ -7,14 +7,12 @@ not the one that most servers have. Who may read a bucket there may list it too.
 import json
 import os
 import secrets
-import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import boto3
-from serving import serve
+from serving import free_ports, running, serve
 
 REGION = "garage"
 CONFIG = """
@@ -33,14 +31,6 @@ root_domain = ".s3.localhost"
 """
 
 
-def free_ports(number):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def main():
     program = os.environ["CHUNKMOUNT_GARAGE"]
     port, rpc = free_ports(2)
@@ -54,12 +44,8 @@ def main():
         config.write_text(CONFIG.format(room=room, rpc=rpc, port=port, secret=secrets.token_hex(32), region=REGION))
         config.chmod(0o600)
         command = [program, "-c", config]
-        server = subprocess.Popen(
-            [*command, "server", "--single-node", "--default-bucket"], env=settings, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
-        try:
+        with running("Garage", [*command, "server", "--single-node", "--default-bucket"], port, settings):
             url = f"http://127.0.0.1:{port}"
-            wait_for(server, port)
             told = subprocess.run([*command, "json-api", "CreateKey", "{}"], capture_output=True, check=True).stdout
             stranger = json.loads(told)
             users = {
@@ -69,21 +55,6 @@ def main():
             keys = {name.lower(): value for name, value in user.items()}
             s3 = boto3.client("s3", endpoint_url=url, region_name=REGION, **keys)
             serve(s3, {"url": url, "users": users, "region": REGION})
-        finally:
-            server.terminate()
-            server.wait(30)
-
-
-def wait_for(server, port):
-    end = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            if server.poll() is not None or time.monotonic() > end:
-                raise SystemExit("Garage did not start") from None
-            time.sleep(0.1)
 
 
 main()

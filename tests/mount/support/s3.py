@@ -59,7 +59,27 @@ def clean_env(**more):
     return {**kept, **nowhere, **more}
 
 
-class Double:
+class Loopback:
+    """A server on the loopback, in threads of its own."""
+
+    def __init__(self, handler):
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 64
+
+            def handle_error(self, *_):
+                pass
+
+        self.server = Server(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Double(Loopback):
     """A bucket on a server that misbehaves: `faults` are asked in turn whether they answer a request instead of it.
 
     A fault is called with the request and returns whether it has answered. `log` has every request as (kind, key); kinds are
@@ -82,21 +102,11 @@ class Double:
             def log_message(self, *_):
                 pass
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 64
-
-            def handle_error(self, *_):
-                pass
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        super().__init__(Handler)
 
     def stop(self):
         self.released.set()
-        self.server.shutdown()
-        self.server.server_close()
+        super().stop()
 
     def put(self, key, content):
         self.objects[key] = bytes(content)
@@ -107,6 +117,16 @@ class Double:
                 file = os.path.join(here, name)
                 with open(file, "rb") as content:
                     self.put(f"{prefix}/{os.path.relpath(file, path)}", content.read())
+
+    def put_group(self, name, count, files):
+        """A group of `count` arrays of Zarr v2 (`v0`, `v1` ...), each of these files, with consolidated metadata."""
+        metadata = {".zgroup": {"zarr_format": 2}, ".zattrs": {}}
+        self.put(f"{name}/.zgroup", b'{"zarr_format": 2}')
+        for i in range(count):
+            for file, content in files.items():
+                self.put(f"{name}/v{i}/{file}", content)
+            metadata |= {f"v{i}/.zarray": json.loads(files[".zarray"]), f"v{i}/.zattrs": {}}
+        self.put(f"{name}/.zmetadata", json.dumps({"zarr_consolidated_format": 1, "metadata": metadata}).encode())
 
     def count(self):
         return Counter(kind for kind, _ in self.log)

@@ -4,9 +4,13 @@
 removes one. Each line is answered by one, and the input's end is the server's.
 """
 
+import contextlib
 import json
 import os
+import socket
+import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 
@@ -22,6 +26,34 @@ def serve(s3, told, **more):
     for line in sys.stdin:
         command, *arguments = json.loads(line)
         print(json.dumps(commands[command](*arguments)), flush=True)
+
+
+def free_ports(number):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@contextlib.contextmanager
+def running(name, command, port, env):
+    """The server `name`, from when it takes connections at `port` on."""
+    server = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                if server.poll() is not None or time.monotonic() > end:
+                    raise SystemExit(f"{name} did not start") from None
+                time.sleep(0.1)
+        yield
+    finally:
+        server.terminate()
+        server.wait(30)
 
 
 def upload(s3, bucket, key, path):

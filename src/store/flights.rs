@@ -12,9 +12,9 @@ struct Flight<T> {
 }
 
 /// The requests under way.
-pub struct Turns<T>(Mutex<HashMap<Key, Arc<Flight<T>>>>);
+pub struct Flights<T>(Mutex<HashMap<Key, Arc<Flight<T>>>>);
 
-impl<T> Default for Turns<T> {
+impl<T> Default for Flights<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
@@ -22,7 +22,7 @@ impl<T> Default for Turns<T> {
 
 /// Ends a request also when it panics, so that nobody waits for ever.
 struct Landing<'a, T: Clone> {
-    turns: &'a Turns<T>,
+    flights: &'a Flights<T>,
     key: &'a Key,
     flight: Arc<Flight<T>>,
     answer: Option<Result<T>>,
@@ -30,14 +30,14 @@ struct Landing<'a, T: Clone> {
 
 impl<T: Clone> Drop for Landing<'_, T> {
     fn drop(&mut self) {
-        self.turns.0.lock().remove(self.key);
+        self.flights.0.lock().remove(self.key);
         let answer = self.answer.take().unwrap_or_else(|| Err(Error::new(Kind::Bug, "a request panicked")));
         *self.flight.answer.lock() = Some(answer);
         self.flight.come.notify_all();
     }
 }
 
-impl<T: Clone> Turns<T> {
+impl<T: Clone> Flights<T> {
     /// The answer for `key`: that of who asks for it now, or of `ask`.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl<T: Clone> Turns<T> {
         let flight = Arc::new(Flight { answer: Mutex::new(None), come: Condvar::new() });
         flights.insert(key.clone(), Arc::clone(&flight));
         drop(flights);
-        let mut landing = Landing { turns: self, key, flight, answer: None };
+        let mut landing = Landing { flights: self, key, flight, answer: None };
         let answer = ask();
         landing.answer = Some(answer.clone());
         answer
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn one_asks_and_all_get_its_answer() {
-        let (turns, asked) = (Turns::<u32>::default(), AtomicU32::new(0));
+        let (flights, asked) = (Flights::<u32>::default(), AtomicU32::new(0));
         let key = Key::root().join("a").unwrap();
         let ask = || {
             asked.fetch_add(1, Ordering::Relaxed);
@@ -81,10 +81,10 @@ mod tests {
         };
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| assert_eq!(turns.take(&key, ask).unwrap_err().kind(), Kind::TimedOut));
+                scope.spawn(|| assert_eq!(flights.take(&key, ask).unwrap_err().kind(), Kind::TimedOut));
             }
         });
         assert!(asked.load(Ordering::Relaxed) < 8);
-        assert_eq!(turns.take(&key, || Ok(3)).unwrap(), 3);
+        assert_eq!(flights.take(&key, || Ok(3)).unwrap(), 3);
     }
 }

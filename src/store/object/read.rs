@@ -1,0 +1,144 @@
+//! A range of an object: from the folder of `--disk-cache`, together with the ranges beside it, or by a request of its own.
+//!
+//! Reads are pinned to a version. Bytes of an object of which no version is told are read as a whole or not at all.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+use super::{Known, Remote, changed, is_untold, merge, meta, version};
+use crate::error::{Error, Kind, Result};
+use crate::store::{Key, Meta, Range, Version};
+use object_store::path::Path;
+use object_store::{GetRange, ObjectMeta};
+use std::time::Instant;
+
+impl Remote {
+    /// As [`crate::store::Store::get`].
+    pub(super) fn read(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
+        if key.is_root() {
+            return Err(Error::corrupt("a directory, where a file was expected"));
+        }
+        let (file, directory) = self.remembered(key);
+        match (&file, directory) {
+            (Some(None), Some(true)) => return Err(Error::corrupt("a directory, where a file was expected")),
+            (Some(None), _) => return Err(Error::not_found()),
+            _ => {}
+        }
+        let full = self.full(key)?;
+        let path = self.path(&full)?;
+        if let Some(disk) = &self.disk
+            && let Some(version) = pin.or(file.as_ref().and_then(|known| Some(&known.as_ref()?.version)))
+            && let Some(kept) = disk.get(&self.client.identity, &self.address.name(&full), version, range, into)
+        {
+            let length = crate::store::len64(into.len());
+            if length > limit {
+                return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
+            }
+            return Ok(kept);
+        }
+        let answer = match (range, pin) {
+            (Range::Part { offset, length }, Some(pin))
+                if (1..=merge::PIECE.min(limit)).contains(&length) && !is_untold(pin) && offset.checked_add(length).is_some() =>
+            {
+                self.merge.read(key, pin, (offset, offset.saturating_add(length)), into, &|(start, end), into| {
+                    let length = end.saturating_sub(start);
+                    self.request(key, &path, &file, Range::Part { offset: start, length }, Some(pin), length, into)
+                })
+            }
+            _ => self.request(key, &path, &file, range, pin, limit, into),
+        };
+        if let (Ok(meta), Some(disk), false) = (&answer, &self.disk, into.is_empty()) {
+            disk.put(&self.client.identity, &self.address.name(&full), meta, range, into);
+        }
+        answer
+    }
+
+    // Reads a range of an object of which `file` is known, by a request of its own.
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has looked everything up")]
+    fn request(
+        &self,
+        key: &Key,
+        path: &Path,
+        file: &Option<Known>,
+        range: Range,
+        pin: Option<&Version>,
+        limit: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<Meta> {
+        // Two parts of such an object could be of different ones, and nobody would know.
+        if pin.is_some_and(is_untold) && range != Range::All {
+            let size = self.present(key)?.size;
+            let (start, end) = range.within(size);
+            if start < end && (start, end) != (0, size) {
+                let reason = "the server tells neither an entity tag nor a time of modification, without which no parts are read";
+                return Err(Error::unsupported(reason));
+            }
+        }
+        let range = match range {
+            Range::All => None,
+            Range::Part { length: 0, .. } | Range::Suffix(0) => return self.nothing(key, pin, into),
+            Range::Suffix(n) if self.client.has_suffixes() => Some(GetRange::Suffix(n)),
+            Range::Suffix(n) => {
+                let (start, end) = Range::Suffix(n).within(self.present(key)?.size);
+                if start == end {
+                    return self.nothing(key, pin, into);
+                }
+                Some(GetRange::Bounded(start..end))
+            }
+            Range::Part { offset, length } => match offset.checked_add(length) {
+                Some(end) => Some(GetRange::Bounded(offset..end)),
+                None => Some(GetRange::Offset(offset)),
+            },
+        };
+        // Only strong tags can be demanded; all are compared.
+        let tag = match pin {
+            Some(Version::Tag(tag)) if tag.starts_with('"') => Some(tag.as_ref()),
+            _ => None,
+        };
+        let accept = |object: &ObjectMeta, length: u64| {
+            if pin.is_some_and(|pin| *pin != version(object)) {
+                return Err(changed());
+            }
+            if length > limit {
+                return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
+            }
+            Ok(())
+        };
+        let when = Instant::now();
+        let begin = match range {
+            Some(GetRange::Bounded(ref range)) => range.start,
+            Some(GetRange::Offset(start)) => start,
+            // The last bytes begin after the end of nothing only.
+            Some(GetRange::Suffix(_)) | None => 0,
+        };
+        match self.client.read(path, range, tag, into, &accept) {
+            Ok(Some(object)) => {
+                let meta = meta(&object);
+                if file.is_none() {
+                    self.learn(key, when, Some(meta.clone()));
+                }
+                Ok(meta)
+            }
+            // The object ends before the range. If it did not when it was looked at, it is another one now.
+            Ok(None) if self.present(key)?.size > begin => {
+                self.forget(key);
+                Err(changed())
+            }
+            Ok(None) => self.nothing(key, pin, into),
+            Err(e) => {
+                if e.kind() == Kind::NotFound && file.is_none() {
+                    self.learn(key, when, None);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    // A range that holds no byte.
+    fn nothing(&self, key: &Key, pin: Option<&Version>, into: &mut Vec<u8>) -> Result<Meta> {
+        let meta = self.present(key)?;
+        if pin.is_some_and(|pin| *pin != meta.version) {
+            return Err(changed());
+        }
+        into.clear();
+        Ok(meta)
+    }
+}

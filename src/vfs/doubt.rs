@@ -1,0 +1,97 @@
+//! Directories that are looked at again: those older than `--refresh`, and those of which the store failed to tell something.
+//!
+//! What the store fails to tell is no word about the source. A directory that could not be understood for it is *in doubt*, and so is
+//! what lies in it: the kernel is to ask for each name anew, no name of a document is absent, and after [`super::Options::retry`] the
+//! next request asks the store again. A document that fails in a sound directory is asked for again by itself. What has been found
+//! in doubt has inodes of its own, so that nothing of it is taken for what is found later.
+
+use super::{Dir, ROOT, Thing, Vfs};
+use crate::error::{Error, Kind, Result};
+use crate::store::Key;
+use crate::tree::{Below, DERIVED, Directory, Tree};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Vfs {
+    /// The root, looked at again when it is older than `--refresh`.
+    pub(super) fn root(&self) -> Result<Arc<Dir>> {
+        let root = self.root.read().clone();
+        if !self.is_old(&root) {
+            return Ok(root);
+        }
+        self.heal(ROOT, &root)
+    }
+
+    pub(super) fn is_old(&self, dir: &Dir) -> bool {
+        let age = dir.looked.elapsed();
+        self.options.refresh.is_some_and(|refresh| age >= refresh) || dir.doubtful && age >= self.options.retry
+    }
+
+    /// The directory `old`, which was opened again; what shows the same keeps its chunks and their inodes.
+    fn reopen(&self, old: &Dir, new: Directory, above: bool) -> Arc<Dir> {
+        if new.same(&old.directory) {
+            let chunks = old.chunks.clone();
+            return Arc::new(Dir { chunks, ..bare(new, old.parent, above, &self.tree) });
+        }
+        self.adopt(new, old.parent, above)
+    }
+
+    /// Looks again at a directory that is old, or of which the store failed to tell something; at those above it first, where that was
+    /// so of them. One does for all who ask meanwhile.
+    pub(super) fn heal(&self, inode: u64, old: &Arc<Dir>) -> Result<Arc<Dir>> {
+        let mut healing = old.healing.lock();
+        let now = if inode == ROOT { Some(Thing::Directory(self.root.read().clone())) } else { self.table.get(inode) };
+        if let Some(Thing::Directory(new)) = now
+            && !Arc::ptr_eq(&new, old)
+        {
+            return Ok(new);
+        }
+        if let Some((_, e)) = healing.as_ref().filter(|(when, _)| when.elapsed() < self.options.retry) {
+            return Err(e.clone());
+        }
+        let gone = || Error::new(Kind::Changed, "is gone").about(&old.directory.key);
+        let again = || {
+            if inode == ROOT {
+                return Ok(self.reopen(old, self.tree.open(&Key::root(), &Below::default())?, false));
+            }
+            let Thing::Directory(above) = self.thing(old.parent)? else { return Err(gone()) };
+            let new = match old.directory.key.split_last() {
+                _ if old.directory.is_derived => self.tree.derived(&above.directory, DERIVED.as_bytes()).ok_or_else(gone)?,
+                Some((_, name)) => self.open_below(&above, name, &old.directory.key)?,
+                None => return Err(gone()),
+            };
+            Ok(self.reopen(old, new, above.doubtful))
+        };
+        let new = again().inspect_err(|e| *healing = Some((Instant::now(), e.clone())))?;
+        if inode == ROOT {
+            *self.root.write() = new.clone();
+        } else {
+            self.table.replace(inode, Thing::Directory(new.clone()));
+        }
+        Ok(new)
+    }
+
+    /// Whether what is absent in the directory `parent` may be there when it is asked for again.
+    pub fn is_doubtful(&self, parent: u64) -> bool {
+        let dir = if parent == ROOT { Some(Thing::Directory(self.root.read().clone())) } else { self.table.get(parent) };
+        matches!(dir, Some(Thing::Directory(dir)) if dir.doubtful)
+    }
+
+    /// The directory `dir`, looked at again where the store failed to tell its document `name` some time ago.
+    pub(super) fn with_document(&self, parent: u64, dir: Arc<Dir>, name: &[u8]) -> Result<Arc<Dir>> {
+        let failed = dir.directory.fault_of(name).is_some_and(|e| self.tree.may_pass(e));
+        if failed && !dir.doubtful && dir.looked.elapsed() >= self.options.retry { self.heal(parent, &dir) } else { Ok(dir) }
+    }
+
+    /// Whether names in this directory stand for one version each.
+    pub(super) fn is_versioned(&self, dir: &Dir) -> bool {
+        self.options.refresh.is_some() || dir.doubtful
+    }
+}
+
+/// An opened directory in `parent`, which is in doubt itself or not; without chunks.
+pub(super) fn bare(directory: Directory, parent: u64, above: bool, tree: &Tree) -> Dir {
+    let doubtful = above || directory.node.as_ref().is_err_and(|e| tree.may_pass(e));
+    Dir { directory, chunks: None, looked: Instant::now(), parent, doubtful, healing: Mutex::default() }
+}
