@@ -14,7 +14,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from machine import versions
+from machine import DROP, versions
 from report import LEGEND, table
 from rounds import Bench
 
@@ -37,6 +37,7 @@ class Sizes:
     """How much data each group has."""
 
     rounds: int = 5
+    readers: tuple = (1, 2)
     side: int = 512
     """Edge of the volume of `cold` and `warm`, in voxels of two bytes."""
     chunk: int = 64
@@ -56,15 +57,15 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(3, 256, 64, 64, 60, (8, 25, 25), 60, 5_000, 100_000, (100_000, 500_000), (1, 1_000, 10_000), (16, 16, 64))
-SMOKE = Sizes(1, 128, 32, 4, 4, (2, 5, 10), 6, 100, 1_000, (1_000, 2_000), (1, 100), (4, 4, 8))
+QUICK = Sizes(2, (1, 2), 256, 64, 64, 60, (8, 25, 25), 60, 5_000, 100_000, (100_000, 500_000), (1, 1_000, 10_000), (16, 16, 64))
+SMOKE = Sizes(1, (2,), 128, 32, 4, 4, (2, 5, 10), 6, 100, 1_000, (1_000, 2_000), (1, 100), (4, 4, 8))
 
 
 def main():
     arguments = argparse.ArgumentParser(prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = arguments.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="small data and three rounds, about five minutes")
-    size.add_argument("--smoke", action="store_true", help="hardly any data and one round: that all works, below a minute")
+    size.add_argument("--quick", action="store_true", help="small data and two rounds, about five minutes")
+    size.add_argument("--smoke", action="store_true", help="hardly any data, one round, caches as they are: only that all works")
     arguments.add_argument("--side", type=int, help=f"edge of the volume, in voxels of two bytes [{FULL.side}, quick {QUICK.side}]")
     arguments.add_argument("--chunk", type=int, help=f"edge of a chunk [{FULL.chunk}]")
     arguments.add_argument("--many", type=int, help=f"chunks in the large directory and the first archive [{FULL.many}, quick {QUICK.many}]")
@@ -87,6 +88,7 @@ def main():
     sizes = replace(sizes, **given)
     if sizes.side % sizes.chunk:
         arguments.error("--side is not a multiple of --chunk")
+    DROP[0] = not options.smoke
     about = versions()
     print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
     room = Path(tempfile.mkdtemp(prefix="chunkmount-bench-", dir=options.dir))

@@ -23,7 +23,7 @@ def measure(bench):
             bench.same("chunkmount, kernel", wanted, files(view / "a", 2, sum=True)[1:])
             if shared:
                 bench.same("tmpfs", wanted, files(copied(view / "a", shared / "a"), 2, sum=True)[1:])
-        for readers in (1, 2):
+        for readers in bench.sizes.readers:
             passed = []
 
             def each_new():

@@ -7,8 +7,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import tensorstore
-import wkw
 from machine import PEERS
 
 ZLIB = {"id": "zlib", "level": 6}
@@ -19,16 +17,16 @@ V3 = {
     "gzip": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "gzip", "configuration": {"level": 6}}],
     "zstd": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 3}}],
 }
-GROUPS = {"zarr": (".zgroup", '{"zarr_format": 2}'), "zarr3": ("zarr.json", '{"zarr_format": 3, "node_type": "group"}')}
+GROUPS = {"n5": ("attributes.json", '{"n5": "2.0.0"}'), "zarr": (".zgroup", '{"zarr_format": 2}'), "zarr3": ("zarr.json", '{"zarr_format": 3, "node_type": "group"}')}
 
 
 def volume(shape, start=0, dtype="<u2"):
-    """An image as microscopes give it: smooth structures with noise in the low bits, so that it halves in size."""
+    """An image as microscopes give it: smooth structures with noise in the low bits."""
     rng = np.random.default_rng([1, start])
     axes = [np.sin(np.arange(begin, begin + n) / period) for begin, n, period in zip((start, 0, 0), shape, (17, 23, 31))]
     smooth = axes[0][:, None, None] * axes[1][None, :, None] + axes[2][None, None, :]
     scale, noise = (2000, 64) if np.dtype(dtype).itemsize == 2 else (50, 4)
-    return (smooth * scale + 3 * scale * 0.8 + rng.integers(0, noise, shape)).astype(dtype)
+    return (smooth * scale + 3 * scale + rng.integers(0, noise, shape)).astype(dtype)
 
 
 def digest(sums):
@@ -70,6 +68,8 @@ def create(driver, path, codec, shape, chunks, dtype, shard=None):
             codecs = [{"name": "sharding_indexed", "configuration": inner}]
         grid = {"name": "regular", "configuration": {"chunk_shape": shard or chunks}}
         made["metadata"] = {"shape": shape, "chunk_grid": grid, "data_type": kind.name, "codecs": codecs}
+    import tensorstore
+
     array = tensorstore.open(made, create=True).result()
     if driver in GROUPS:
         name, text = GROUPS[driver]
@@ -102,6 +102,8 @@ def n5_lz4(path, image, chunks):
 
 def cubes(path, codec, image, block):
     """A WEBKNOSSOS array: files that are cubes of blocks, of an image whose last axis is x."""
+    import wkw
+
     side = 1
     while side < 8 and image.shape[0] % (2 * side * block) == 0:
         side *= 2

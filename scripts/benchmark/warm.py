@@ -30,7 +30,7 @@ def against_copies(bench, view, size, wanted, what, notes, local=True):
             copies["tmpfs"] = copied(view / "a", shared / "a")
         for name, copy in copies.items():
             bench.same(name, wanted, files(copy, 2, sum=True)[1:])
-        for readers in (1, 2):
+        for readers in bench.sizes.readers:
             contenders = {OURS: lambda: size / files(view / "a", readers)[0] / 1e9}
             for name, copy in copies.items():
                 contenders[name] = lambda copy=copy: size / files(copy, readers)[0] / 1e9

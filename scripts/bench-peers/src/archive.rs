@@ -10,7 +10,7 @@ use std::time::Instant;
 pub fn open(path: &Path) -> Outcome<()> {
     let start = Instant::now();
     let archive = zip::ZipArchive::new(BufReader::with_capacity(1 << 20, File::open(path)?))?;
-    let first = archive.name_for_index(0).ok_or("no entry")?.len();
+    let first = archive.name_for_index(0).ok_or("no entry")??.len();
     let seconds = start.elapsed().as_secs_f64();
     std::hint::black_box(first);
     let status = std::fs::read_to_string("/proc/self/status")?;

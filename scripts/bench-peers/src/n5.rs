@@ -42,7 +42,12 @@ pub fn pack(from: &Path, to: &Path) -> Outcome<()> {
     let target_name = to.file_name().ok_or("no name")?.to_string_lossy().into_owned();
     let dimensions: GridCoord = attributes.get_dimensions().iter().copied().collect();
     let block_size: BlockCoord = attributes.get_block_size().iter().copied().collect();
-    let packed = DatasetAttributes::new(dimensions, block_size, *attributes.get_data_type(), CompressionType::new::<compression::lz::Lz4Compression>());
+    let packed = DatasetAttributes::new(
+        dimensions,
+        block_size,
+        *attributes.get_data_type(),
+        CompressionType::new::<compression::lz::Lz4Compression>(),
+    );
     target.create_dataset(&target_name, &packed)?;
     let grid = grid(&attributes);
     for index in 0..grid.iter().product::<u64>() as usize {

@@ -9,7 +9,11 @@ pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Runs `read` on each of `count` chunks, spread over `readers` threads, each with a state of its own; prints seconds, bytes and
 /// the digest. `read` gives length and CRC-32 of a chunk; the digest is the CRC-32 of all of these in the order of the chunks.
-pub fn timed<S: Default>(count: usize, readers: usize, read: impl Fn(usize, &mut S) -> Outcome<(usize, u32)> + Sync) -> Outcome<()> {
+pub fn timed<S: Default>(
+    count: usize,
+    readers: usize,
+    read: impl Fn(usize, &mut S) -> Outcome<(usize, u32)> + Sync,
+) -> Outcome<()> {
     let (next, bytes, sums) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(vec![0u32; count]));
     let start = Instant::now();
     std::thread::scope(|scope| {

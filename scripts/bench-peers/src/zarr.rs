@@ -4,7 +4,10 @@ use crate::timed::{Outcome, median, place, scattered, timed};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use zarrs::array::{Array, ArrayBytes, ArrayShardedExt, ArrayShardedReadableExt, ArrayShardedReadableExtCache, ArrayToBytesCodecTraits, CodecOptions};
+use zarrs::array::{
+    Array, ArrayBytes, ArrayShardedExt, ArrayShardedReadableExt, ArrayShardedReadableExtCache, ArrayToBytesCodecTraits,
+    CodecOptions,
+};
 use zarrs::filesystem::FilesystemStore;
 use zarrs::storage::{ReadableStorageTraits, StoreKey};
 use zarrs_zip::ZipStorageAdapter;
@@ -33,7 +36,8 @@ fn split(path: &Path) -> Outcome<(FilesystemStore, String)> {
 /// Decodes each chunk; of a shard each chunk in it, with the index of the shard kept.
 pub fn all(array: &Source, readers: usize, sum: bool) -> Outcome<()> {
     let cache = ArrayShardedReadableExtCache::new(array);
-    let grid: Vec<u64> = if array.is_sharded() { array.subchunk_grid_shape().to_vec() } else { array.chunk_grid_shape().to_vec() };
+    let grid: Vec<u64> =
+        if array.is_sharded() { array.subchunk_grid_shape().to_vec() } else { array.chunk_grid_shape().to_vec() };
     // The threads are here: none inside of a chunk.
     let options = CodecOptions::default().with_concurrent_target(1);
     timed(grid.iter().product::<u64>() as usize, readers, |index, _: &mut ()| {
