@@ -15,6 +15,9 @@ use std::time::SystemTime;
 /// Names that the source is asked about at a time. In so many there is work for several threads, and neighbours on the disk.
 const WINDOW: usize = 8192;
 
+/// Names of the first page: few, so that who looks at each name that it is given shows it soon.
+const FIRST_PAGE: usize = 32;
+
 /// What is told of the chunks of one open directory.
 pub struct Described {
     chunks: Arc<Chunks>,
@@ -81,7 +84,12 @@ impl Vfs {
     ) -> Result<()> {
         let names = self.directories.get(handle).ok_or_else(|| Error::usage("not an open directory"))?;
         let described = names.described.as_ref().filter(|described| described.is_wanted());
+        let mut room = if offset == 0 && names.described.is_some() { FIRST_PAGE } else { usize::MAX };
         self.readdir(handle, offset, &mut |entry| {
+            if room == 0 {
+                return true;
+            }
+            room = room.saturating_sub(1);
             let attr = described.and_then(|described| self.told(&names, described, &entry));
             if attr.is_some() {
                 self.described.fetch_add(1, Ordering::Relaxed);
@@ -95,6 +103,6 @@ impl Vfs {
         inode::unpack(entry.inode).filter(|_| entry.kind == ObjectKind::File)?;
         let size = described.chunks.array.chunk_bytes()?;
         let modified = described.modified(self.store(), names.listing(), names.position(entry)?)?;
-        Some(Attr { inode: entry.inode, kind: ObjectKind::File, size, modified, volatile: false })
+        Some(Attr { inode: entry.inode, kind: ObjectKind::File, size, modified, volatile: false, brief: false })
     }
 }

@@ -124,6 +124,10 @@ impl Vfs {
             }
         }
         self.list_first(&mut names, chunks, source)?;
+        if dir.doubtful {
+            // What may soon be shown otherwise is not told ahead of the question.
+            names.described = None;
+        }
         Ok(names)
     }
 

@@ -56,7 +56,9 @@ def archive(sparse):
 
 @pytest.fixture(params=["directory", "zip"])
 def view(request, sparse, mount):
-    return mount(sparse if request.param == "directory" else request.getfixturevalue("archive"))
+    view = mount(sparse if request.param == "directory" else request.getfixturevalue("archive"))
+    view.is_archive = request.param == "zip"
+    return view
 
 
 def test_listing(view):
@@ -66,6 +68,38 @@ def test_listing(view):
     assert shell(f"find {view.where}/a -type f -name '[0-9]*' | wc -l") == MANY
     assert shell(f"ls -f {view.where}/a | sort | uniq -d | wc -l") == 0
     assert view.status("VmRSS") - before < 200 * 1024
+
+
+def described(view):
+    return json.loads((view / ".chunkmount" / "stats.json").read_bytes())["listings"]["described"]
+
+
+def test_attributes_come_with_the_listing_for_who_asks_for_them(view, sparse):
+    """As the source's own file system tells them, or the archive: its names and no others, sizes, times."""
+    wanted = {name: os.stat(sparse / "a" / name).st_mtime_ns for name in os.listdir(sparse / "a")}
+    assert described(view) == 0
+    with os.scandir(view / "a") as entries:
+        found = [(entry.name, entry.is_file(), entry.stat()) for entry in entries]
+    assert sorted(name for name, *_ in found) == sorted(wanted)
+    for name, is_file, stat in found:
+        assert is_file
+        if name.isdigit():
+            assert stat.st_size == 1 and stat.st_mode == 0o100444, name
+            # An archive keeps no seconds of its own: the test is about who tells them, not what.
+            assert stat.st_mtime_ns == os.stat(view / "a" / name).st_mtime_ns
+            assert view.is_archive or stat.st_mtime_ns == wanted[name], name
+    assert described(view) > MANY - 1000
+    # The inode numbers told are those of lookups: what is opened by them is right.
+    for name, _, stat in found[:: MANY // 50]:
+        with open(view / "a" / name, "rb") as file:
+            assert os.fstat(file.fileno()).st_ino == stat.st_ino
+            assert name == ".zarray" or file.read() == bytes([int(name) % 251])
+
+
+def test_names_alone_cost_no_attributes(view):
+    os.listdir(view / "a")
+    subprocess.run(["find", view / "a", "-name", "x"], check=True)
+    assert described(view) == 0
 
 
 def test_first_listing_and_single_chunks_are_quick(view):

@@ -82,6 +82,39 @@ fn special_files_are_refused_unopened() {
     }
 }
 
+/// What is told of many files at a time is what is told of each; what needs more than a look is left to that.
+#[test]
+fn many_files_are_told_at_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("root");
+    std::fs::create_dir_all(root.join("d/directory")).unwrap();
+    let names: Vec<String> = (0..3000).map(|n| format!("f{n}")).collect();
+    names.iter().enumerate().for_each(|(n, name)| std::fs::write(root.join("d").join(name), vec![0; n]).unwrap());
+    symlink("f1", root.join("d/link")).unwrap();
+    symlink("none", root.join("d/dangling")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, root.join("d/fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let store = open(&root);
+    let odd = ["link", "dangling", "fifo", "absent"];
+    let asked: Vec<&[u8]> = names.iter().map(String::as_str).chain(odd).chain(["directory"]).map(str::as_bytes).collect();
+    let told = store.heads(&key("d"), &asked);
+    assert_eq!(told.len(), asked.len());
+    for (name, told) in asked.iter().zip(&told) {
+        let name = std::str::from_utf8(name).unwrap();
+        let alone = store.head(&key(&format!("d/{name}")));
+        match told {
+            Some(told) => {
+                let alone = alone.unwrap();
+                assert_eq!(
+                    (told.kind, told.size, told.modified, &told.version),
+                    (alone.kind, alone.size, alone.modified, &alone.version)
+                );
+            }
+            None => assert!(odd.contains(&name), "{name}"),
+        }
+    }
+    assert!(store.heads(&key("none"), &asked).iter().all(Option::is_none));
+}
+
 #[test]
 fn changes_underneath_are_seen() {
     let temp = tempfile::tempdir().unwrap();
