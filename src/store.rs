@@ -271,6 +271,19 @@ pub trait Store: Send + Sync {
         names.iter().map(|name| self.head(&key.join(name).ok()?).ok()).collect()
     }
 
+    /// Passes the names in the directory at `key` on as they come, each once. An error of `see` ends it.
+    ///
+    /// # Errors
+    /// As [`Store::list`], also after some names; those of `see`.
+    fn list_each(&self, key: &Key, see: &mut dyn FnMut(&[u8], ObjectKind) -> Result<()>) -> Result<()> {
+        self.list(key)?.iter().try_for_each(|(name, kind)| see(name, kind))
+    }
+
+    /// Whether listing takes long enough for a very large directory that its names are worth having as they come.
+    fn lists_slowly(&self) -> bool {
+        false
+    }
+
     /// What is known of the object at `key`, for who has no use for a directory there: a store that would have to look for names
     /// below `key` answers with [`Kind::NotFound`] instead.
     ///

@@ -168,6 +168,11 @@ impl Tree {
         &*self.store
     }
 
+    /// The same, for a thread of its own.
+    pub fn shared_store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
     /// The options.
     pub fn options(&self) -> &Options {
         &self.options

@@ -12,6 +12,7 @@ mod described;
 mod directory;
 mod doubt;
 mod file;
+mod growing;
 mod inode;
 mod presence;
 
@@ -334,7 +335,7 @@ impl Vfs {
             let attr = self.enter(parent, name.as_bytes(), tag, || Ok(Thing::Document(Arc::new(document))))?;
             return Ok(Attr { brief: failed, ..attr });
         }
-        if self.is_hidden(directory, name) {
+        if Self::is_hidden(directory, name) {
             // Which documents there are is not known where the store failed to tell.
             let unknown = directory.node.as_ref().err().filter(|e| self.tree.may_pass(e));
             return Err(unknown.cloned().unwrap_or_else(Error::not_found));
@@ -454,7 +455,7 @@ impl Vfs {
     }
 
     /// Documents of the source, and those of another version of the same node, are not shown: they describe encoded bytes.
-    fn is_hidden(&self, directory: &Directory, name: &[u8]) -> bool {
+    fn is_hidden(directory: &Directory, name: &[u8]) -> bool {
         // In a directory of no format a file of that name is someone else's.
         let foreign = matches!(directory.node, Ok(Node::Directory));
         format::is_hidden(name) && !(foreign && name == b"attributes.json") || name == b"zarr.json" && !foreign

@@ -85,11 +85,10 @@ impl DirStore {
         Ok(before)
     }
 
-    fn names(&self, key: &Key) -> Result<Listing> {
+    fn names(&self, key: &Key, see: &mut dyn FnMut(&[u8], ObjectKind) -> Result<()>) -> Result<()> {
         let directory = self.root.open_directory(key)?;
         let mut buffer: Vec<u8> = Vec::with_capacity(NAMES);
         let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
-        let mut listing = Listing::default();
         while let Some(entry) = entries.next() {
             let entry = match entry {
                 // What a removed directory answers.
@@ -105,12 +104,12 @@ impl DirStore {
                 FileType::Symlink | FileType::Unknown => self.kind_of(&directory, key, name)?,
                 _ => ObjectKind::File,
             };
-            listing.push(name, kind)?;
+            see(name, kind)?;
         }
         if stat(&directory)?.st_nlink == 0 {
             return Err(removed());
         }
-        Ok(listing)
+        Ok(())
     }
 
     // The kind of a name that the listing itself does not tell. Only a directory is worth a second look: is it to be entered?
@@ -161,7 +160,18 @@ impl Store for DirStore {
 
     fn list(&self, key: &Key) -> Result<Listing> {
         self.lists.fetch_add(1, Ordering::Relaxed);
-        self.names(key).map_err(|e| e.about(key))
+        let mut listing = Listing::default();
+        self.names(key, &mut |name, kind| listing.push(name, kind)).map_err(|e| e.about(key))?;
+        Ok(listing)
+    }
+
+    fn list_each(&self, key: &Key, see: &mut dyn FnMut(&[u8], ObjectKind) -> Result<()>) -> Result<()> {
+        self.lists.fetch_add(1, Ordering::Relaxed);
+        self.names(key, see).map_err(|e| e.about(key))
+    }
+
+    fn lists_slowly(&self) -> bool {
+        true
     }
 
     fn requests(&self) -> Requests {

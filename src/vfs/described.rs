@@ -6,7 +6,7 @@
 use super::directory::{Entry, Names};
 use super::{Attr, Chunks, Vfs, inode};
 use crate::error::{Error, Result};
-use crate::store::{Key, Listing, ObjectKind, Store};
+use crate::store::{Key, ObjectKind, Store};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,15 +52,14 @@ impl Described {
     }
 
     /// When the file with the `i`th name was last modified; `None` where it takes a lookup to tell.
-    fn modified(&self, store: &dyn Store, listing: &Listing, i: usize) -> Option<SystemTime> {
+    fn modified(&self, store: &dyn Store, all: &Names, i: usize) -> Option<SystemTime> {
         let mut window = self.window.lock();
         let known = i.checked_sub(window.first).filter(|at| *at < window.modified.len());
         let at = match known {
             Some(at) => at,
             None => {
-                let names: Vec<&[u8]> = (i..listing.len().min(i.saturating_add(WINDOW)))
-                    .filter_map(|i| listing.get(i).map(|(name, _)| name))
-                    .collect();
+                let names = all.some(i, WINDOW);
+                let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
                 let file = |meta: crate::store::Meta| (meta.kind == ObjectKind::File).then_some(meta.modified);
                 window.modified = store.heads(&self.key, &names).into_iter().map(|meta| meta.and_then(file)).collect();
                 window.first = i;
@@ -102,7 +101,7 @@ impl Vfs {
         // Only numbers that are arithmetic can be given out without being counted.
         inode::unpack(entry.inode).filter(|_| entry.kind == ObjectKind::File)?;
         let size = described.chunks.array.chunk_bytes()?;
-        let modified = described.modified(self.store(), names.listing(), names.position(entry)?)?;
+        let modified = described.modified(self.store(), names, Names::position(entry)?)?;
         Some(Attr { inode: entry.inode, kind: ObjectKind::File, size, modified, volatile: false, brief: false })
     }
 }

@@ -1,6 +1,7 @@
 //! Listings of shown directories: documents, chunks and what belongs to no format, as one snapshot for each open directory.
 
 use super::described::Described;
+use super::growing::{Growing, Known};
 use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode};
 use crate::array::{Placement, Style};
 use crate::error::{Error, Result};
@@ -26,6 +27,8 @@ const FIRST: u64 = 3;
 pub struct Names {
     inode: u64,
     listing: Listing,
+    /// Names after those.
+    growing: Option<Arc<Growing>>,
     /// Chunks or prefixes that are all shown, and so need no list: those after a prefix, in order.
     grid: Option<(Arc<Chunks>, Vec<u64>, u64)>,
     /// Where the names of `listing` can be chunks: these have arithmetic inodes.
@@ -57,7 +60,9 @@ impl Vfs {
             Thing::Directory(dir) => self.list_shown(inode, &dir)?,
             Thing::Place(place) if !place.is_chunk() => self.list_place(inode, &place)?,
             Thing::Control => self.list_control(inode)?,
-            Thing::Raw(key) => Names { inode, listing: self.store().list(&key)?, grid: None, chunks: None, described: None },
+            Thing::Raw(key) => {
+                Names { inode, listing: self.store().list(&key)?, growing: None, grid: None, chunks: None, described: None }
+            }
             _ => return Err(Error::usage("not a directory")),
         };
         Ok(self.directories.add(Arc::new(names)))
@@ -75,6 +80,8 @@ impl Vfs {
     pub fn readdir(&self, handle: u64, offset: u64, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<()> {
         let names = self.directories.get(handle).ok_or_else(|| Error::usage("not an open directory"))?;
         let mut next = offset;
+        // What is there is given before more of it is waited for.
+        let mut is_empty = true;
         loop {
             next += 1;
             let full = match next {
@@ -85,32 +92,43 @@ impl Vfs {
                     kind: ObjectKind::Directory,
                     name: b"..",
                 }),
-                _ => match names.entry(next - FIRST, next, add) {
+                _ => match names.entry(next - FIRST, next, is_empty, add)? {
                     Some(full) => full,
                     None => return Ok(()),
                 },
             };
+            is_empty = false;
             if full {
                 return Ok(());
             }
         }
     }
 
-    fn list_shown(&self, inode: u64, dir: &Dir) -> Result<Names> {
+    fn list_shown(&self, inode: u64, dir: &Arc<Dir>) -> Result<Names> {
         let directory = &dir.directory;
         let mut listing = Listing::default();
         for name in directory.documents() {
             listing.push(name.as_bytes(), ObjectKind::File)?;
         }
-        let source = self.tree.list(&directory.key)?;
-        let mut names = Names { inode, listing, grid: None, chunks: None, described: None };
+        let source = match self.list_short(dir)? {
+            Some(source) => source,
+            None => {
+                let (store, chunks) = (self.tree.shared_store(), dir.chunks.clone());
+                let growing = Some(Self::grow(dir.clone(), store));
+                let arithmetic = chunks.clone().filter(|_| self.options.refresh.is_none()).map(|chunks| (chunks, Vec::new()));
+                let described = chunks.filter(|chunks| self.is_described(chunks) && !dir.doubtful);
+                let described = described.map(|chunks| Described::new(chunks, directory.key.clone()));
+                return Ok(Names { inode, listing, growing, grid: None, chunks: arithmetic, described });
+            }
+        };
+        let mut names = Names { inode, listing, growing: None, grid: None, chunks: None, described: None };
         if self.tree.derived(directory, DERIVED.as_bytes()).is_some()
             && !source.iter().any(|(name, _)| name == DERIVED.as_bytes())
         {
             names.listing.push(DERIVED.as_bytes(), ObjectKind::Directory)?;
         }
         let Some(chunks) = &dir.chunks else {
-            for (name, kind) in source.iter().filter(|(name, _)| !self.is_covered(dir, name)) {
+            for (name, kind) in source.iter().filter(|(name, _)| !Self::is_covered(dir, name)) {
                 names.listing.push(name, kind)?;
             }
             return Ok(names);
@@ -119,7 +137,7 @@ impl Vfs {
         let array = &chunks.array;
         let is_chunk = |name: &[u8]| names::is_stored_chunk(array, name) || names::parse_first(array, name).is_some();
         for (name, kind) in source.iter() {
-            if !directory.is_derived && !self.is_covered(dir, name) && !is_chunk(name) {
+            if !directory.is_derived && !Self::is_covered(dir, name) && !is_chunk(name) {
                 names.listing.push(name, kind)?;
             }
         }
@@ -131,13 +149,46 @@ impl Vfs {
         Ok(names)
     }
 
+    /// The store's listing of a directory; `None` for the many chunks of an array, which are better given as the store lists them.
+    fn list_short(&self, dir: &Dir) -> Result<Option<Listing>> {
+        let directory = &dir.directory;
+        let is_plain = dir.chunks.as_ref().is_some_and(|chunks| {
+            let array = &chunks.array;
+            let is_first = array.keys.style == Style::Plain || !array.keys.nested();
+            is_first
+                && array.is_listed_as_stored()
+                && !array.shape.is_empty()
+                && !(self.options.fill_missing && array.kept.is_empty())
+        });
+        let is_derived = directory.is_derived || self.tree.derived(directory, DERIVED.as_bytes()).is_some();
+        if !is_plain || is_derived || !self.store().lists_slowly() {
+            return self.tree.list(&directory.key).map(Some);
+        }
+        let mut listing = Listing::default();
+        let listed = self.store().list_each(&directory.key, &mut |name, kind| {
+            listing.push(name, kind)?;
+            if listing.len() > SORTED { Err(Error::too_big("many names")) } else { Ok(()) }
+        });
+        match listed {
+            Err(_) if listing.len() > SORTED => Ok(None),
+            listed => listed.map(|()| Some(listing)),
+        }
+    }
+
+    /// Whether more than names can be told of the chunks of an array without looking at each object: all have one size, and the source
+    /// has a file for each.
+    fn is_described(&self, chunks: &Chunks) -> bool {
+        let array = &chunks.array;
+        matches!(array.stored.placement, Placement::Object) && array.chunk_bytes().is_some() && self.options.refresh.is_none()
+    }
+
     /// Whether a name of the source is one of the documents shown or hidden.
-    fn is_covered(&self, dir: &Dir, name: &[u8]) -> bool {
-        self.is_hidden(&dir.directory, name) || dir.directory.documents().any(|d| d.as_bytes() == name)
+    pub(super) fn is_covered(dir: &Dir, name: &[u8]) -> bool {
+        Self::is_hidden(&dir.directory, name) || dir.directory.documents().any(|d| d.as_bytes() == name)
     }
 
     fn list_place(&self, inode: u64, place: &Place) -> Result<Names> {
-        let mut names = Names { inode, listing: Listing::default(), grid: None, chunks: None, described: None };
+        let mut names = Names { inode, listing: Listing::default(), growing: None, grid: None, chunks: None, described: None };
         self.list_chunks(&mut names, &place.chunks, &place.path, None)?;
         Ok(names)
     }
@@ -197,8 +248,7 @@ impl Vfs {
         let is_first = source.is_some();
         let place = Place { chunks: chunks.clone(), path: prefix.into(), pin: None };
         let key = if is_first { chunks.key.clone() } else { place.key()? };
-        let is_plain = matches!(array.stored.placement, Placement::Object) && array.chunk_bytes().is_some();
-        if is_plain && self.options.refresh.is_none() {
+        if self.is_described(chunks) {
             names.described = Some(Described::new(chunks.clone(), key.clone()));
         }
         let source = match source {
@@ -241,31 +291,49 @@ impl Vfs {
         for (name, kind) in super::control::ENTRIES {
             listing.push(name, *kind)?;
         }
-        Ok(Names { inode, listing, grid: None, chunks: None, described: None })
+        Ok(Names { inode, listing, growing: None, grid: None, chunks: None, described: None })
     }
 }
 
 impl Names {
-    /// The names that are kept as a list.
-    pub(super) fn listing(&self) -> &Listing {
-        &self.listing
-    }
-
-    /// Where an entry is in that list.
-    pub(super) fn position(&self, entry: &Entry<'_>) -> Option<usize> {
-        usize::try_from(entry.next.checked_sub(FIRST)?).ok().filter(|i| *i < self.listing.len())
-    }
-
-    /// Passes the `i`th entry to `add`; `None` after the last.
-    fn entry(&self, i: u64, next: u64, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Option<bool> {
-        let listed = self.listing.len() as u64;
-        if i < listed {
-            let (name, kind) = self.listing.get(usize::try_from(i).ok()?)?;
-            let inode = self.chunks.as_ref().and_then(|(chunks, prefix)| packed(chunks, prefix, name)).unwrap_or(UNKNOWN);
-            return Some(add(Entry { inode, next, kind, name }));
+    /// At most `count` names from that of an entry on: those that are known.
+    pub(super) fn some(&self, i: usize, count: usize) -> Vec<Box<[u8]>> {
+        let own = (i..self.listing.len()).take(count).filter_map(|i| self.listing.get(i)).map(|(name, _)| name.into());
+        match &self.growing {
+            Some(growing) if i >= self.listing.len() => growing.some(i - self.listing.len(), count),
+            _ => own.collect(),
         }
-        let (chunks, prefix, count) = self.grid.as_ref()?;
+    }
+
+    /// The number of an entry among the names.
+    pub(super) fn position(entry: &Entry<'_>) -> Option<usize> {
+        usize::try_from(entry.next.checked_sub(FIRST)?).ok()
+    }
+
+    /// Passes the `i`th entry to `add`; `None` after the last, and where it is not known yet, unless it shall be waited for.
+    fn entry(&self, i: u64, next: u64, wait: bool, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<Option<bool>> {
+        let listed = self.listing.len() as u64;
+        let mut give = |name: &[u8], kind| {
+            let inode = self.chunks.as_ref().and_then(|(chunks, prefix)| packed(chunks, prefix, name)).unwrap_or(UNKNOWN);
+            add(Entry { inode, next, kind, name })
+        };
+        if i < listed {
+            let known = usize::try_from(i).ok().and_then(|i| self.listing.get(i));
+            return Ok(known.map(|(name, kind)| give(name, kind)));
+        }
         let i = i - listed;
+        if let Some(growing) = &self.growing {
+            return Ok(match growing.get(usize::try_from(i).unwrap_or(usize::MAX), wait)? {
+                Known::Name(name, kind) => Some(give(&name, kind)),
+                Known::NotYet | Known::End => None,
+            });
+        }
+        Ok(self.whole(i, next, add))
+    }
+
+    /// Passes the `i`th chunk of the whole grid to `add`.
+    fn whole(&self, i: u64, next: u64, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Option<bool> {
+        let (chunks, prefix, count) = self.grid.as_ref()?;
         if i >= *count {
             return None;
         }

@@ -1,0 +1,158 @@
+//! Names of a very large directory, given out while the store still lists them.
+
+use super::{Dir, Vfs};
+use crate::error::{Error, Kind, Result};
+use crate::store::{Listing, ObjectKind, Store};
+use crate::view::names;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// Names that are handed over at a time.
+const BATCH: usize = 4096;
+
+/// Names that become more, in the order of the store.
+#[derive(Default)]
+pub struct Growing {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    listing: Listing,
+    /// How it ended.
+    end: Option<Result<()>>,
+}
+
+/// What is known of a name by its number.
+pub enum Known {
+    /// It is there.
+    Name(Box<[u8]>, ObjectKind),
+    /// It may come.
+    NotYet,
+    /// There are no more.
+    End,
+}
+
+impl Growing {
+    /// The `i`th name; waits for it where `wait` says so. No lock is held after.
+    ///
+    /// # Errors
+    /// The store's, once all names before it have been given: a listing that breaks off is never short.
+    pub fn get(&self, i: usize, wait: bool) -> Result<Known> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some((name, kind)) = state.listing.get(i) {
+                return Ok(Known::Name(name.into(), kind));
+            }
+            match &state.end {
+                Some(Ok(())) => return Ok(Known::End),
+                Some(Err(e)) => return Err(e.clone()),
+                None if wait => self.more.wait(&mut state),
+                None => return Ok(Known::NotYet),
+            }
+        }
+    }
+
+    /// Those of at most `count` names from the `i`th on that are known.
+    pub fn some(&self, i: usize, count: usize) -> Vec<Box<[u8]>> {
+        let state = self.state.lock();
+        (i..i.saturating_add(count)).map_while(|i| state.listing.get(i).map(|(name, _)| name.into())).collect()
+    }
+
+    fn append(&self, names: &mut Listing) -> Result<()> {
+        let mut state = self.state.lock();
+        names.iter().try_for_each(|(name, kind)| state.listing.push(name, kind))?;
+        drop(state);
+        self.more.notify_all();
+        *names = Listing::default();
+        Ok(())
+    }
+
+    fn end(&self, result: Result<()>) {
+        self.state.lock().end = Some(result);
+        self.more.notify_all();
+    }
+}
+
+/// Ends a listing also when it panics, so that nobody waits for ever.
+struct Ending(Arc<Growing>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.0.state.lock().end.is_none() {
+            self.0.end(Err(Error::new(Kind::Bug, "a listing panicked")));
+        }
+    }
+}
+
+impl Vfs {
+    /// Begins to list the chunks of an array and what else lies beside them, in a thread that ends with the listing, or when nobody
+    /// wants more of it.
+    pub(super) fn grow(dir: Arc<Dir>, store: Arc<dyn Store>) -> Arc<Growing> {
+        let growing = Arc::new(Growing::default());
+        let ending = Ending(growing.clone());
+        std::thread::spawn(move || {
+            let growing = &ending.0;
+            let mut batch = Listing::default();
+            let mut see = |name: &[u8], kind| {
+                let Some(kind) = shown(&dir, name, kind) else { return Ok(()) };
+                batch.push(name, kind)?;
+                if batch.len() < BATCH {
+                    return Ok(());
+                }
+                growing.append(&mut batch)?;
+                if Arc::strong_count(growing) == 1 { Err(Error::usage("nobody wants more")) } else { Ok(()) }
+            };
+            let result = store.list_each(&dir.directory.key, &mut see);
+            let result = result.and_then(|()| growing.append(&mut batch));
+            growing.end(result);
+        });
+        growing
+    }
+}
+
+/// What a name of an array's directory is shown as; `None` where it is not, or stands for what is shown under another name.
+fn shown(dir: &Dir, name: &[u8], kind: ObjectKind) -> Option<ObjectKind> {
+    let array = &dir.chunks.as_ref()?.array;
+    match names::parse_first(array, name) {
+        Some(names::Path::Chunk(_)) => Some(ObjectKind::File),
+        // A file in the place of a directory leads to no chunks.
+        Some(names::Path::Prefix(_)) => (kind == ObjectKind::Directory).then_some(kind),
+        None => (!names::is_stored_chunk(array, name) && !Vfs::is_covered(dir, name)).then_some(kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_given_as_they_come_and_a_failure_is_told_after_them() {
+        let growing = Growing::default();
+        let name = |i| growing.get(i, true).map(|known| if let Known::Name(name, _) = known { Some(name) } else { None });
+        assert!(matches!(growing.get(0, false), Ok(Known::NotYet)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..100 {
+                    let mut batch = Listing::default();
+                    batch.push(format!("{n}").as_bytes(), ObjectKind::File).unwrap();
+                    growing.append(&mut batch).unwrap();
+                }
+                growing.end(Err(Error::new(Kind::Unavailable, "the disk")));
+            });
+            for n in 0..100 {
+                assert_eq!(name(n).unwrap().as_deref(), Some(format!("{n}").as_bytes()));
+            }
+            // Never an end, which would be a short listing.
+            assert_eq!(name(100).unwrap_err().kind(), Kind::Unavailable);
+        });
+        assert_eq!(growing.some(98, 10).len(), 2);
+        let ended = Growing::default();
+        ended.end(Ok(()));
+        assert!(matches!(ended.get(0, true), Ok(Known::End)));
+        let panicked = Arc::new(Growing::default());
+        drop(Ending(panicked.clone()));
+        assert_eq!(panicked.get(0, true).err().map(|e| e.kind()), Some(Kind::Bug));
+    }
+}
