@@ -35,6 +35,8 @@ pub fn start(logs: &Logs) -> Result<()> {
     let mut builder = env_logger::Builder::new();
     // What libraries log is not written for those who mount.
     builder.filter_level(LevelFilter::Error).filter_module("chunkmount", level);
+    // It says that a reply could not be sent, as when a reader was killed that waited for it.
+    builder.filter_module("fuser::reply", LevelFilter::Off);
     if let Some(levels) = &logs.log_level {
         for (target, level) in parse(levels).map_err(|e| e.about("--log-level"))? {
             builder.filter(Some(target.unwrap_or("chunkmount")), level);
