@@ -12,13 +12,14 @@ mod turns;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Range, Version};
 pub use budget::{Budget, Share};
+use files::MemoryFile;
 pub use files::{Files, Hold};
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ pub struct Block {
 enum Content {
     Memory(Vec<u8>),
     /// A file of [`Files`], and its length.
-    File(OwnedFd, u64),
+    File(MemoryFile, u64),
 }
 
 impl Block {
@@ -99,7 +100,7 @@ impl Block {
                 let mut bytes = vec![0; length];
                 let mut done = 0;
                 while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-                    match rustix::io::pread(file, rest, start.saturating_add(done as u64)).map_err(io::Error::from)? {
+                    match rustix::io::pread(file.as_fd(), rest, start.saturating_add(done as u64)).map_err(io::Error::from)? {
                         0 => return Err(cut()),
                         n => done = done.saturating_add(n),
                     }
@@ -220,11 +221,13 @@ impl Cache {
         }
     }
 
-    /// A large block goes to a file of its own, where there are files.
-    fn settle(&self, mut block: Block) -> Block {
+    /// A large block goes to a file of its own, where there are files. Who has made it still has its share of the memory for
+    /// decoding, and the file needs as much again: others go first.
+    pub fn settle(&self, mut block: Block) -> Block {
         if let Content::Memory(bytes) = &block.content
-            && let Some(files) = self.files.get().filter(|files| files.takes(bytes.len() as u64))
+            && let Some(files) = self.files.get().filter(|files| files.takes(bytes.len() as u64) && files.has_room())
         {
+            self.make_room(&mut self.state.lock(), None, block.weight());
             match files.write(bytes) {
                 Ok(file) => block.content = Content::File(file, bytes.len() as u64),
                 Err(e) => log::debug!("a block of {} bytes stays in memory: {e}", bytes.len()),
@@ -321,13 +324,18 @@ impl Cache {
         if let Some((_, old)) = state.blocks.push(id, block) {
             state.bytes -= old.weight();
         }
+        self.make_room(state, Some(id), 0);
+    }
+
+    /// Drops blocks until there is room for `more` bytes, but not `newest`.
+    fn make_room(&self, state: &mut State, newest: Option<BlockId>, more: u64) {
         // What is held would free nothing, and is the first that is asked for again.
         for _ in 0..state.blocks.len() {
-            if state.bytes <= self.capacity {
+            if state.bytes.saturating_add(more) <= self.capacity {
                 break;
             }
             let Some((oldest, old)) = state.blocks.pop_lru() else { break };
-            if oldest == id || old.holds.load(Ordering::Relaxed) > 0 {
+            if newest == Some(oldest) || old.holds.load(Ordering::Relaxed) > 0 {
                 state.blocks.push(oldest, old);
                 continue;
             }

@@ -36,7 +36,8 @@ pub fn key(directory: &Key, array: &Array, index: &[u64]) -> Result<Key> {
 
 /// Reads and decodes one chunk: the whole content of the file that shows it.
 ///
-/// `pin` is the version that the object must have.
+/// `pin` is the version that the object must have. `settle` puts the block where it stays, before its share of the budget is given
+/// back.
 ///
 /// # Errors
 /// [`crate::error::Kind::NotFound`] when the store says that the object is absent; otherwise by meaning, naming the key.
@@ -47,6 +48,7 @@ pub fn read(
     pin: Option<&Version>,
     budget: &Budget,
     cost: &mut Cost,
+    settle: impl FnOnce(Block) -> Block,
 ) -> Result<Block> {
     let key = &part.key;
     let (length, limit) = lengths(array).map_err(|e| e.about(key))?;
@@ -74,7 +76,7 @@ pub fn read(
     let start = std::time::Instant::now();
     let bytes = decode(array, encoded, length, part.block.as_deref()).map_err(|e| e.about(key))?;
     cost.decode_nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(Block::new(bytes, Some(version)))
+    Ok(settle(Block::new(bytes, Some(version))))
 }
 
 /// A chunk that is not stored: all elements have the fill value.

@@ -140,6 +140,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
             Mountpoint::prepare(mountpoint)?
         }
     };
+    raise_descriptors();
     let is_inherited = device.is_some();
     if let Some(path) = &source.path {
         refuse_overlap(path, &mountpoint.path)?;
@@ -300,6 +301,15 @@ fn refuse_overlap(source: &Path, mountpoint: &Path) -> Result<()> {
         return Err(Error::usage(format!("would hide the source {}", source.display())).about(mountpoint.display()));
     }
     Ok(())
+}
+
+/// As many descriptors as may be had: the limit that a shell or a service manager gives at first is for programs that cannot have more.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(e) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        log::debug!("no more open files than before: {e}");
+    }
 }
 
 fn threads(cli: &Cli) -> usize {

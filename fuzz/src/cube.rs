@@ -65,7 +65,7 @@ pub fn target(data: &[u8]) {
             false => Some((data + slot * block, data + (slot + 1) * block)),
         };
         assert_eq!(Some((start, end)), expected);
-        match chunk::read(&store, &part, &array, None, &budget, &mut Cost::default()) {
+        match chunk::read(&store, &part, &array, None, &budget, &mut Cost::default(), |block| block) {
             Ok(read) => assert_eq!(read.length(), block),
             Err(e) => assert!(!matches!(e.kind(), Kind::Bug | Kind::Changed | Kind::NotFound), "{e}"),
         }

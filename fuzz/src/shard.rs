@@ -43,7 +43,7 @@ pub fn target(data: &[u8]) {
         let held = part.body.as_ref().map_or(bytes.len(), |body| body.len()) as u64;
         assert!(part.length() <= held);
         let (start, end) = part.range.within(held);
-        match chunk::read(&store, &part, &array, None, &budget, &mut Cost::default()) {
+        match chunk::read(&store, &part, &array, None, &budget, &mut Cost::default(), |block| block) {
             Ok(block) => {
                 assert_eq!(block.length(), CHUNK);
                 if whole && array.stored.chain.is_empty() {

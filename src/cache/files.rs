@@ -2,7 +2,7 @@
 //!
 //! A file is written once, before anybody knows of it, and never again: a reader that spliced its pages and closed it holds them
 //! still, and would see the bytes of the next block. What is open by the kernel's leave cannot be taken back, so it counts as
-//! held, and only a part of the cache may be.
+//! held, and only a part of the cache may be. Each file is a descriptor: of those that the process may have, half are left for the source.
 
 use super::turns::Turns;
 use super::{Block, BlockId};
@@ -22,7 +22,29 @@ pub struct Files {
     held: Arc<AtomicU64>,
     /// Most bytes of a file, and of all that are held.
     most: u64,
+    count: Arc<AtomicU64>,
+    /// Most files at a time.
+    most_files: u64,
     works: AtomicBool,
+}
+
+/// A file with a block, gone when it is dropped.
+#[derive(Debug)]
+pub struct MemoryFile {
+    file: OwnedFd,
+    count: Arc<AtomicU64>,
+}
+
+impl AsFd for MemoryFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Files {
@@ -40,12 +62,25 @@ impl Files {
         rustix::mount::fsconfig_create(context.as_fd())?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let root = rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-        Ok(Self { root, held: Arc::default(), most: capacity / 2, works: AtomicBool::new(true) })
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        Ok(Self {
+            root,
+            held: Arc::default(),
+            most: capacity / 2,
+            count: Arc::default(),
+            most_files: descriptors / 2,
+            works: AtomicBool::new(true),
+        })
     }
 
     /// Whether a block of so many bytes is worth a file, and may have one.
     pub fn takes(&self, bytes: u64) -> bool {
         (LEAST..=self.most).contains(&bytes) && self.works()
+    }
+
+    /// Whether one more file may be made now.
+    pub(super) fn has_room(&self) -> bool {
+        self.count.load(Ordering::Relaxed) < self.most_files
     }
 
     /// Whether new files are made.
@@ -76,15 +111,17 @@ impl Files {
     ///
     /// # Errors
     /// The system's, when memory is short.
-    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<OwnedFd> {
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<MemoryFile> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::openat(self.root.as_fd(), ".", flags, Mode::RUSR)?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let file = MemoryFile { file, count: self.count.clone() };
         // Large pages are given where they lie within the size.
-        rustix::fs::ftruncate(&file, bytes.len() as u64)?;
+        rustix::fs::ftruncate(file.as_fd(), bytes.len() as u64)?;
         let mut rest = bytes;
         let mut at = 0;
         while !rest.is_empty() {
-            let written = rustix::io::pwrite(&file, rest, at)?;
+            let written = rustix::io::pwrite(file.as_fd(), rest, at)?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

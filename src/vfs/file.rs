@@ -265,7 +265,8 @@ impl Vfs {
             }
             let mut cost = chunk::Cost::default();
             let part = part.map_or_else(|| self.part(place), Ok).map_err(vanished)?;
-            let block = chunk::read(self.store(), &part, &chunks.array, pin.as_ref(), &self.budget, &mut cost);
+            let settle = |block| self.cache.settle(block);
+            let block = chunk::read(self.store(), &part, &chunks.array, pin.as_ref(), &self.budget, &mut cost, settle);
             counters.encoded.fetch_add(cost.encoded, Ordering::Relaxed);
             counters.nanoseconds.fetch_add(cost.decode_nanoseconds, Ordering::Relaxed);
             let block = block.map_err(vanished).inspect_err(|e| {
@@ -290,7 +291,7 @@ impl Vfs {
             let mut bytes = Vec::new();
             let pin = Some(&file.meta.version);
             let meta = self.store().get(&file.key, Range::All, pin, limits::WHOLE_FILE, &mut bytes).map_err(vanished)?;
-            Ok(Block::new(bytes, Some(meta.version)))
+            Ok(self.cache.settle(Block::new(bytes, Some(meta.version))))
         })
     }
 }
