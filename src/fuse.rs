@@ -104,7 +104,13 @@ pub fn mount(
     let failed = |e: io::Error| {
         // The helper's words end in a newline, and the system's do not name the device.
         let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").err();
-        let reason = device.map_or_else(|| e.to_string(), |e| format!("/dev/fuse: {e}"));
+        let reason = match device {
+            Some(e) => format!("/dev/fuse: {e}"),
+            None if !may_mount() && !has_helper() => {
+                "fusermount3 is not there, without which only root can mount (it comes with the package fuse3)".into()
+            }
+            None => e.to_string(),
+        };
         let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
     };
@@ -135,9 +141,20 @@ pub fn mount(
 /// The source's name as a mount option. As root it goes to the kernel as it is; `fusermount3` takes it from a list, in which
 /// commas separate and backslashes quote. (fuser calls the helper when it lacks the capability to mount.)
 fn fs_name(name: &str) -> String {
+    if may_mount() { name.into() } else { name.replace('\\', "\\\\").replace(',', "\\,") }
+}
+
+/// Whether this process may mount by itself.
+fn may_mount() -> bool {
     use rustix::thread::CapabilitySet;
-    let may_mount = rustix::thread::capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_ADMIN));
-    if may_mount { name.into() } else { name.replace('\\', "\\\\").replace(',', "\\,") }
+    rustix::thread::capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Whether the helper that mounts for others is where fuser looks for it.
+fn has_helper() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain(["/bin".into(), "/sbin".into()]);
+    directories.flat_map(|at| ["fusermount3", "fusermount"].map(|name| at.join(name))).any(|at| at.is_file())
 }
 
 impl Adaptor {
