@@ -329,13 +329,20 @@ impl Cache {
 
     /// Drops blocks until there is room for `more` bytes, but not `newest`.
     fn make_room(&self, state: &mut State, newest: Option<BlockId>, more: u64) {
+        // Large ones that somebody is in the middle of would be made again at once: they go only if nothing else is left.
+        self.drop_blocks(state, newest, more, true);
+        self.drop_blocks(state, newest, more, false);
+    }
+
+    fn drop_blocks(&self, state: &mut State, newest: Option<BlockId>, more: u64, spare: bool) {
         // What is held would free nothing, and is the first that is asked for again.
         for _ in 0..state.blocks.len() {
             if state.bytes.saturating_add(more) <= self.capacity {
                 break;
             }
             let Some((oldest, old)) = state.blocks.pop_lru() else { break };
-            if newest == Some(oldest) || old.holds.load(Ordering::Relaxed) > 0 {
+            let is_spared = spare && self.turns.is_large(old.length()) && self.turns.is_read(oldest);
+            if newest == Some(oldest) || old.holds.load(Ordering::Relaxed) > 0 || is_spared {
                 state.blocks.push(oldest, old);
                 continue;
             }

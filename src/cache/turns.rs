@@ -114,6 +114,11 @@ impl Turns {
         }
     }
 
+    /// Whether somebody is in the middle of a block.
+    pub fn is_read(&self, id: BlockId) -> bool {
+        self.reading.lock().get(&id).is_some_and(|place| place.asked.elapsed() < IDLE)
+    }
+
     /// Whether a block of `bytes` would have to wait.
     pub fn is_crowded(&self, id: BlockId, bytes: u64) -> bool {
         if !self.is_large(bytes) {
