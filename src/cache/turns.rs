@@ -103,6 +103,12 @@ impl Turns {
         self.changed.notify_all();
     }
 
+    /// Whether somebody is in the middle of a block.
+    pub fn is_read(&self, id: BlockId) -> bool {
+        let state = self.state.lock();
+        state.reading.get(&id).is_some_and(|place| place.asked.elapsed() < self.patience(place.bytes).max(IDLE))
+    }
+
     /// A block of `bytes` took so long to make.
     pub fn made(&self, id: BlockId, bytes: u64, time: Duration) {
         let pace = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).checked_div(bytes).unwrap_or(0);
@@ -112,11 +118,6 @@ impl Turns {
         if let Some(place) = self.state.lock().reading.get_mut(&id) {
             place.asked = Instant::now();
         }
-    }
-
-    /// Whether somebody is in the middle of a block.
-    pub fn is_read(&self, id: BlockId) -> bool {
-        self.reading.lock().get(&id).is_some_and(|place| place.asked.elapsed() < IDLE)
     }
 
     /// Whether a block of `bytes` would have to wait.
