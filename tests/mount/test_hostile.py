@@ -1,5 +1,6 @@
 """Broken and hostile stores: what is damaged fails alone, with an error, soon, and in little memory."""
 
+import errno
 import json
 import os
 import time
@@ -242,3 +243,51 @@ def test_a_damaged_dataset_does_not_take_the_group_above_it(room, mount):
     assert (view / ".zgroup").exists()
     with pytest.raises(OSError):
         (view / "b" / ".zarray").read_text()
+
+
+def test_a_document_of_a_gigabyte_and_one_with_a_mark_of_byte_order(room, mount):
+    """The first fails alone and is not read; the second is read as what it is."""
+    good = json.dumps({"dimensions": [4], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}})
+    for name, document in (("large", b" "), ("marked", b"\xef\xbb\xbf" + good.encode()), ("plain", good.encode())):
+        (room / "x" / name).mkdir(parents=True)
+        (room / "x" / name / "attributes.json").write_bytes(document)
+    os.truncate(room / "x" / "large" / "attributes.json", 1 << 30)
+    view = mount(room / "x")
+    for _ in range(3):
+        with pytest.raises(OSError) as refused:
+            (view / "large" / ".zarray").read_bytes()
+        assert refused.value.errno == errno.EFBIG
+    assert json.loads((view / "marked" / ".zarray").read_text()) == json.loads((view / "plain" / ".zarray").read_text())
+    assert view.status("VmHWM") < 200 << 10
+    assert "large" in view.text()
+
+
+def test_groups_in_a_hundred_thousand_groups(room, mount):
+    """Deeper than any path: what can be named is shown, below that is an error, and whoever walks comes to an end."""
+    deep = 100_000
+    here = os.open(room, os.O_RDONLY)
+    try:
+        for _ in range(deep):
+            os.mkdir("g", dir_fd=here)
+            below = os.open("g", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+            with open(os.open(".zgroup", os.O_CREAT | os.O_WRONLY, dir_fd=here), "w") as file:
+                file.write('{"zarr_format": 2}')
+    finally:
+        os.close(here)
+    view = mount(room / "g")
+    start = time.monotonic()
+    here, levels = os.open(view.where, os.O_RDONLY), 0
+    try:
+        while levels < deep:
+            assert ".zgroup" in os.listdir(here)
+            below = os.open("g", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here, levels = below, levels + 1
+    except OSError as problem:
+        assert problem.errno in (errno.EFBIG, errno.ENAMETOOLONG)
+    finally:
+        os.close(here)
+    assert 1000 < levels < 10_000 and time.monotonic() - start < SECONDS
+    assert view.status("VmHWM") < MEMORY_KIB and view.process.poll() is None

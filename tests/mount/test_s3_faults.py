@@ -71,6 +71,34 @@ def test_lasting_failures_are_errors(shown, code, kind):
     assert chunk(shown, "3/4")[0] == 0, "it recovers"
 
 
+@pytest.mark.parametrize("refresh", [(), ("--refresh", "0.2")], ids=["", "refresh"])
+@pytest.mark.parametrize("document", [".zarray", ".zattrs"])
+def test_an_array_that_was_not_told_of_is_there_when_it_is(double, document, refresh):
+    """What a server fails to say when an array is first looked at is no fault of the array: it must not stay broken, and its chunks
+    must not have the sizes of what is stored."""
+    values, files = small_array()
+    meta = json.loads(files.pop(".zarray")) | {"compressor": {"id": "zlib", "level": 1}}
+    put(double, "s/a", {name: zlib.compress(content) for name, content in files.items() if name != ".zattrs"})
+    put(double, "s/a", {".zarray": json.dumps(meta).encode(), ".zattrs": b'{"unit": "nm"}'})
+    double.put("s/.zgroup", b'{"zarr_format": 2}')
+    view = double.mount("s3://b/s", "--timeout", "1", *refresh)
+    double.faults.append(fault(status(503), kinds="GET", key=f"s/a/{document}"))
+    try:
+        assert os.stat(view / "a" / "0.0").st_size == 400
+    except OSError as problem:
+        assert problem.errno in (errno.EIO, errno.ETIMEDOUT)
+    with pytest.raises(OSError) as problem:
+        (view / "a" / document).read_bytes()
+    assert problem.value.errno in (errno.EIO, errno.ETIMEDOUT)
+    # What is not needed to read the chunks keeps nobody from it.
+    assert document == ".zarray" or (view / "a" / "1.1").read_bytes() == files["1.1"]
+    double.faults.clear()
+    time.sleep(1.1)
+    assert (by_zarr(view / "a") == values).all()
+    assert json.loads((view / "a" / ".zattrs").read_text()) == {"unit": "nm"}
+    assert os.stat(view / "a" / "0.0").st_size == 400
+
+
 def test_refused_is_not_absent(shown):
     shown.faults.append(fault(status(403, "AccessDenied"), key="a/3/4"))
     assert chunk(shown, "3/4")[0] == errno.EACCES

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -16,6 +17,24 @@ from support.reading import View
 MANY = int(os.environ.get("CHUNKMOUNT_MANY", "100000"))
 
 
+def write(root, count, length):
+    """The first `count` chunks of an array of `length`."""
+    meta = {
+        "zarr_format": 2, "shape": [length], "chunks": [1], "dtype": "|u1", "compressor": None, "filters": None,
+        "order": "C", "fill_value": 0,
+    }  # fmt: skip
+    (root / "s" / "a").mkdir(parents=True)
+    (root / "s" / ".zgroup").write_text('{"zarr_format": 2}')
+    (root / "s" / "a" / ".zarray").write_text(json.dumps(meta))
+    chunks = str(root / "s" / "a")
+    for number in range(count):
+        if number < 251:
+            Path(f"{chunks}/{number}").write_bytes(bytes([number]))
+        else:
+            os.link(f"{chunks}/{number % 251}", f"{chunks}/{number}")
+    return chunks
+
+
 @pytest.fixture(scope="module")
 def sparse():
     """An array of `MANY` chunks of one byte; chunk n holds n modulo 251, and chunks that hold the same are the same file.
@@ -24,20 +43,8 @@ def sparse():
     """
     memory = "/dev/shm"
     root = Path(tempfile.mkdtemp(prefix="cm-many-", dir=memory if os.access(memory, os.W_OK) else None))
-    meta = {
-        "zarr_format": 2, "shape": [MANY], "chunks": [1], "dtype": "|u1", "compressor": None, "filters": None,
-        "order": "C", "fill_value": 0,
-    }  # fmt: skip
     try:
-        (root / "s" / "a").mkdir(parents=True)
-        (root / "s" / ".zgroup").write_text('{"zarr_format": 2}')
-        (root / "s" / "a" / ".zarray").write_text(json.dumps(meta))
-        chunks = str(root / "s" / "a")
-        for number in range(MANY):
-            if number < 251:
-                Path(f"{chunks}/{number}").write_bytes(bytes([number]))
-            else:
-                os.link(f"{chunks}/{number % 251}", f"{chunks}/{number}")
+        write(root, MANY, MANY)
         yield root / "s"
     finally:
         subprocess.run(["rm", "-rf", root], check=True)
@@ -145,46 +152,112 @@ def test_a_deep_and_wide_grid_of_directories(mount, room):
 
 
 def test_very_many_processes(view):
-    """Each chunk is read by a process of its own, 64 of them at a time; the daemon needs no thread for each."""
+    """Each of 2,000 chunks is read by a process of its own, 64 of them at a time; the daemon needs no thread for each."""
     (view / "a" / "0").read_bytes()
     before = view.status("Threads")
-    command = f"cd {view.where}/a && seq 0 {MANY // 1000} {MANY - 1} | xargs -P 64 -n 1 head -c 1"
+    # What serves the kernel (two more than the processors), what reads ahead (a thread for each), and a few that wait for signals.
+    assert before <= 2 * (os.cpu_count() or 2) + 2 + 6
+    command = f"cd {view.where}/a && seq 0 {MANY // 2000} {MANY - 1} | xargs -P 64 -n 1 head -c 1"
     done = subprocess.run(command, shell=True, capture_output=True, timeout=90)
     assert done.returncode == 0, done.stderr[-1000:]
-    assert sorted(done.stdout) == sorted(number % 251 for number in range(0, MANY, MANY // 1000))
+    assert sorted(done.stdout) == sorted(number % 251 for number in range(0, MANY, MANY // 2000))
     assert view.status("Threads") <= before
+
+
+class Names:
+    """A directory, read by the C library."""
+
+    def __init__(self, path):
+        import ctypes
+
+        class Entry(ctypes.Structure):
+            _fields_ = [("ino", ctypes.c_uint64), ("off", ctypes.c_int64), ("length", ctypes.c_ushort), ("kind", ctypes.c_ubyte),
+                        ("name", ctypes.c_char * 256)]  # fmt: skip
+
+        self.libc = ctypes.CDLL(None)
+        self.libc.opendir.restype = ctypes.c_void_p
+        self.libc.readdir.restype = ctypes.POINTER(Entry)
+        self.libc.telldir.restype = ctypes.c_long
+        for function in (self.libc.readdir, self.libc.rewinddir, self.libc.telldir, self.libc.closedir):
+            function.argtypes = [ctypes.c_void_p]
+        self.libc.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
+        self.directory = self.libc.opendir(os.fsencode(path))
+        assert self.directory
+
+    def read(self, count=1 << 30):
+        """(place after it, name) of the next entries."""
+        entries = []
+        while len(entries) < count and (entry := self.libc.readdir(self.directory)):
+            entries.append((self.libc.telldir(self.directory), entry.contents.name))
+        return entries
+
+    def rewind(self):
+        self.libc.rewinddir(self.directory)
+
+    def seek(self, place):
+        self.libc.seekdir(self.directory, place)
+
+    def close(self):
+        self.libc.closedir(self.directory)
 
 
 def test_a_listing_goes_back_and_on_again(view):
     """seekdir, telldir and rewinddir of the C library."""
-    import ctypes
-
-    class Entry(ctypes.Structure):
-        _fields_ = [("ino", ctypes.c_uint64), ("off", ctypes.c_int64), ("length", ctypes.c_ushort), ("kind", ctypes.c_ubyte),
-                    ("name", ctypes.c_char * 256)]  # fmt: skip
-
-    libc = ctypes.CDLL(None)
-    libc.opendir.restype = ctypes.c_void_p
-    libc.readdir.restype = ctypes.POINTER(Entry)
-    libc.telldir.restype = ctypes.c_long
-    for function in (libc.readdir, libc.rewinddir, libc.telldir, libc.closedir):
-        function.argtypes = [ctypes.c_void_p]
-    libc.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
-    directory = libc.opendir(os.fsencode(view / "a"))
-    assert directory
-
-    def read(count):
-        entries = []
-        while len(entries) < count and (entry := libc.readdir(directory)):
-            entries.append((libc.telldir(directory), entry.contents.name))
-        return entries
-
-    all_of_it = read(1 << 30)
+    listing = Names(view / "a")
+    all_of_it = listing.read()
     names = [name for _, name in all_of_it]
     assert len(set(names)) == len(names) >= MANY
-    libc.rewinddir(directory)
-    assert read(1000) == all_of_it[:1000]
+    listing.rewind()
+    assert listing.read(1000) == all_of_it[:1000]
     for at in (len(all_of_it) // 2, 3, 0, len(all_of_it) - 5, 777):
-        libc.seekdir(directory, all_of_it[at][0])
-        assert read(50) == all_of_it[at + 1 : at + 51]
-    libc.closedir(directory)
+        listing.seek(all_of_it[at][0])
+        assert listing.read(50) == all_of_it[at + 1 : at + 51]
+    listing.close()
+
+
+MILLION = 1_000_000
+
+
+def test_a_million_names_while_others_are_added(mount):
+    """What was there before a listing is in it just once, whatever is added meanwhile, also after going back; memory stays small."""
+    memory = "/dev/shm"
+    root = Path(tempfile.mkdtemp(prefix="cm-million-", dir=memory if os.access(memory, os.W_OK) else None))
+    over, added = threading.Event(), []
+    try:
+        chunks = write(root, MILLION, 2 * MILLION)
+        view = mount(root / "s", "--refresh", "1")
+        stable = {b"%d" % number for number in range(MILLION)}
+        before = view.status("VmRSS")
+
+        def add():
+            for number in range(MILLION, 2 * MILLION):
+                os.link(f"{chunks}/{number % 251}", f"{chunks}/{number}")
+                added.append(number)
+                if over.wait(0.0005):
+                    return
+
+        adding = threading.Thread(target=add)
+        adding.start()
+        listing = Names(view / "a")
+        first = listing.read()
+        names = [name for _, name in first]
+        assert len(set(names)) == len(names) and stable <= set(names)
+        listing.rewind()
+        assert listing.read(1000) == first[:1000]
+        listing.seek(first[MILLION // 2][0])
+        rest = [name for _, name in listing.read()]
+        assert rest == names[MILLION // 2 + 1 :]
+        listing.close()
+        again = os.listdir(view / "a")
+        assert len(set(again)) == len(again) and stable <= {os.fsencode(name) for name in again}
+        over.set()
+        adding.join()
+        for number in added[:: len(added) // 20 + 1]:
+            assert (view / "a" / str(number)).read_bytes() == bytes([number % 251])
+        time.sleep(1.1)
+        assert len(os.listdir(view / "a")) == MILLION + len(added) + 2, "with the documents"
+        assert view.status("VmRSS") - before < 50 * 1024
+        view.stop()
+    finally:
+        over.set()
+        subprocess.run(["rm", "-rf", root], check=True)
