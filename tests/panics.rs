@@ -83,7 +83,8 @@ fn check(is_distant: bool) {
     }
     let (panics, count) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
     let store = Panicking { inner, panics: panics.clone(), count: count.clone(), is_distant };
-    let options = vfs::Options { fill_missing: false, refresh: None, cache_size: 1 << 20, name: "test".into() };
+    let options =
+        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
     let vfs = Arc::new(Vfs::new(Tree::new(Arc::new(store), tree::Options::default()), options).unwrap());
     vfs.read_ahead(2);
     let room = tempfile::tempdir().unwrap();
