@@ -76,7 +76,8 @@ impl Way {
     fn harm(self, random: &mut Random, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         match self {
-            Self::Cut => bytes.truncate(random.below(bytes.len())),
+            // An empty file of WKW says of a single block that it was taken back.
+            Self::Cut => bytes.truncate(random.below(bytes.len() - 1) + 1),
             Self::Lengthened => bytes.extend((0..1 + random.below(20)).map(|_| random.byte())),
             Self::Flipped => {
                 let at = random.below(bytes.len());
@@ -157,7 +158,7 @@ fn place(layout: &Layout, way: Way) -> String {
 /// Damages the bytes of an object at random: what is stored then and what it holds. `None` for one that is damaged already.
 pub fn harmed(random: &mut Random, array: &Array, layout: &Layout, held: &Held, bytes: &[u8]) -> Option<(Vec<u8>, Held)> {
     let way = random.one(&[Way::Cut, Way::Lengthened, Way::Flipped, Way::Flipped]);
-    let bytes = (!held.harmed && !bytes.is_empty()).then(|| way.harm(random, bytes))?;
+    let bytes = (!held.harmed && bytes.len() > 1).then(|| way.harm(random, bytes))?;
     let held = judge(array, layout, held, way, &bytes);
     Some((bytes, held))
 }
@@ -167,6 +168,8 @@ pub fn harmed(random: &mut Random, array: &Array, layout: &Layout, held: &Held, 
 pub struct Ills {
     now: BTreeSet<usize>,
     ever: HashSet<usize>,
+    /// Objects were damaged.
+    harmed: bool,
     /// Bytes of objects as they were in a state.
     kept: HashMap<(usize, usize), (usize, Vec<u8>)>,
 }
@@ -174,12 +177,17 @@ pub struct Ills {
 impl Ills {
     /// What a new mount knows.
     pub fn now(&self) -> Self {
-        Self { now: self.now.clone(), ever: self.now.iter().copied().collect(), kept: HashMap::new() }
+        Self { now: self.now.clone(), ever: self.now.iter().copied().collect(), harmed: self.harmed, kept: HashMap::new() }
     }
 
-    /// Whether there was anything.
+    /// Whether any document was nonsense.
     pub fn any(&self) -> bool {
         !self.ever.is_empty()
+    }
+
+    /// Whether an error may be that of an object that is damaged.
+    pub fn allow(&self, e: &error::Error) -> bool {
+        self.harmed && e.kind() == error::Kind::Corrupt
     }
 }
 
@@ -270,6 +278,7 @@ impl World {
             eprintln!("{path} is damaged: {changed:?}");
         }
         object.states.push(Some(changed));
+        self.ills.harmed = true;
     }
 
     /// Takes the directory away that is in an object's place.
