@@ -52,14 +52,17 @@ pub fn read(
 ) -> Result<Block> {
     let key = &part.key;
     let (length, limit) = lengths(array).map_err(|e| e.about(key))?;
-    // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy.
-    let _share = budget.take(part.length().min(limit).saturating_add((length.bound() as u64).saturating_mul(2)));
+    // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy. Between
+    // compressors there may be more.
+    let stored = part.length().min(limit);
+    let steps = (length.bound() as u64).saturating_mul(2).max(array.stored.chain.memory(stored, length));
+    let _share = budget.take(stored.saturating_add(steps));
     let mut encoded = Vec::new();
     let version = match &part.body {
         Some(body) => {
             // Read at this version; nobody may have pinned another.
             if pin.is_some_and(|pin| *pin != part.meta.version) {
-                return Err(Error::new(Kind::Changed, "has changed since it was opened").about(key));
+                return Err(changed().about(key));
             }
             let (start, end) = part.range.within(body.len() as u64);
             let bytes = usize::try_from(start).ok().zip(usize::try_from(end).ok()).and_then(|(start, end)| body.get(start..end));
@@ -67,8 +70,12 @@ pub fn read(
             part.meta.version.clone()
         }
         None => {
-            // A part was found by an index of this version.
-            let pin = if part.range == Range::All { pin } else { pin.or(Some(&part.meta.version)) };
+            let pin = match (part.range, pin) {
+                (Range::All, pin) => pin,
+                // A part was found by an index of this version; in another it is anything.
+                (_, Some(pin)) if *pin != part.meta.version => return Err(changed().about(key)),
+                _ => Some(&part.meta.version),
+            };
             store.get(key, part.range, pin, limit, &mut encoded)?.version
         }
     };
@@ -77,6 +84,10 @@ pub fn read(
     let bytes = decode(array, encoded, length, part.block.as_deref()).map_err(|e| e.about(key))?;
     cost.decode_nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     Ok(settle(Block::new(bytes, Some(version))))
+}
+
+fn changed() -> Error {
+    Error::new(Kind::Changed, "has changed since it was opened")
 }
 
 /// A chunk that is not stored: all elements have the fill value.

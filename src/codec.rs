@@ -163,9 +163,10 @@ impl Codec {
         }
     }
 
-    /// How long the encoded bytes are for a result of `length`.
-    fn encoded_length(&self, length: Length) -> Length {
-        match self {
+    /// How long the encoded bytes are for a result of `length`. A compressor's are measured by `plain`, the length of what was there
+    /// before any was applied: if each could double what another one made, a long chain would bound nothing.
+    fn encoded_length(&self, length: Length, plain: &mut usize) -> Length {
+        let encoded = match self {
             Self::Shuffle(_) | Self::Identity(_) => length,
             Self::Checksum(..) => length.map(|n| n.saturating_add(4)),
             Self::Prefix(bytes) => length.map(|n| n.saturating_add(bytes.len())),
@@ -183,10 +184,16 @@ impl Codec {
             | Self::Lz4(_)
             | Self::Zstd
             | Self::Blosc => {
-                let bound = u64::try_from(length.bound()).unwrap_or(u64::MAX);
-                Length::AtMost(usize::try_from(limits::encoded(bound)).unwrap_or(usize::MAX))
+                let bound = limits::encoded(u64::try_from(*plain).unwrap_or(u64::MAX));
+                return Length::AtMost(usize::try_from(bound).unwrap_or(usize::MAX).max(length.bound()));
             }
-        }
+        };
+        // What filters make larger was larger before: the last exact length is what counts, and any growth.
+        *plain = match encoded {
+            Length::Exact(n) => n,
+            Length::AtMost(n) => plain.saturating_add(n.saturating_sub(length.bound())),
+        };
+        encoded
     }
 
     /// Undoes this codec. The result borrows from the input where the input holds it.
@@ -252,7 +259,33 @@ impl Chain {
 
     /// The most encoded bytes that can stand for a result of `length`; exact where no codec compresses.
     pub fn encoded_length(&self, length: Length) -> Length {
-        self.codecs.iter().fold(length, |length, codec| codec.encoded_length(length))
+        self.lengths(length).1
+    }
+
+    /// The length that each codec must decode to, first codec first, and that of the encoded bytes.
+    fn lengths(&self, length: Length) -> (Vec<Length>, Length) {
+        let mut lengths = Vec::with_capacity(self.codecs.len());
+        let mut plain = length.bound();
+        let encoded = self.codecs.iter().fold(length, |length, codec| {
+            lengths.push(length);
+            codec.encoded_length(length, &mut plain)
+        });
+        (lengths, encoded)
+    }
+
+    /// The most bytes that decoding `encoded` bytes into a result of `length` takes at a time beside the encoded ones: what a codec gets
+    /// from another, and what it makes of that.
+    pub fn memory(&self, encoded: u64, length: Length) -> u64 {
+        let (lengths, _) = self.lengths(length);
+        let (mut input, mut held, mut most) = (encoded, 0u64, 0);
+        for (codec, length) in self.codecs.iter().zip(lengths).rev() {
+            let bound = u64::try_from(length.bound()).unwrap_or(u64::MAX);
+            let never_more = matches!(codec, Codec::Checksum(..) | Codec::Prefix(_) | Codec::Shuffle(_) | Codec::Identity(_));
+            let result = if never_more { bound.min(input) } else { bound };
+            most = most.max(held.saturating_add(result));
+            (input, held) = (result, result);
+        }
+        most
     }
 
     /// Undoes the chain: `encoded` becomes a result of `length`.
@@ -274,13 +307,12 @@ impl Chain {
     }
 
     fn run<'a>(&self, encoded: Cow<'a, [u8]>, length: Length) -> Result<Cow<'a, [u8]>> {
-        // The length that each codec must decode to, first codec first; `outermost` is that of the encoded bytes.
-        let mut lengths = Vec::with_capacity(self.codecs.len());
-        let outermost = self.codecs.iter().fold(length, |length, codec| {
-            lengths.push(length);
-            codec.encoded_length(length)
-        });
+        let (lengths, outermost) = self.lengths(length);
         outermost.check("encoded bytes", encoded.len())?;
+        let most = limits::encoded(limits::CHUNK);
+        if let Some(stage) = lengths.iter().find(|stage| u64::try_from(stage.bound()).is_ok_and(|n| n > most)) {
+            return Err(Error::too_big(format!("a step of decoding makes {} bytes; at most {most} are made", stage.bound())));
+        }
         self.codecs.iter().zip(lengths).rev().try_fold(encoded, |bytes, (codec, length)| codec.decode(bytes, length))
     }
 

@@ -4,6 +4,7 @@
 //! again by the zip crate, with one chunk damaged.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
+use chunkmount::error::Kind;
 use chunkmount::store::{Key, ObjectKind, Store, dir::DirOptions, dir::DirStore, mem::MemStore, zip::ZipStore};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, Vfs};
@@ -328,6 +329,28 @@ fn chunks_are_read_ahead_of_a_reader() {
         };
         assert_eq!(Session::read(&*vfs, &n.to_string()), expected);
     }
+}
+
+#[test]
+fn an_open_that_failed_binds_nobody_to_what_was_damaged() {
+    let store = Arc::new(MemStore::new());
+    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    put(".zarray", br#"{"zarr_format":2,"shape":[8],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}"#);
+    put("0", b"abc");
+    let options = vfs::Options { fill_missing: false, refresh: None, cache_size: 1 << 20, name: "test".into() };
+    let vfs = Vfs::new(Tree::new(store.clone(), tree::Options::default()), options).unwrap();
+    let inode = vfs.lookup(vfs::ROOT, b"0").unwrap().inode;
+    assert_eq!(vfs.open(inode).err().unwrap().kind(), Kind::Corrupt);
+    // The kernel keeps the inode; nobody has got a byte of it.
+    put("0", b"abcd");
+    let handle = vfs.open(inode).unwrap().handle;
+    put("0", b"efgh");
+    assert_eq!(vfs.read(handle, 0, 9, <[u8]>::to_vec).unwrap(), b"abcd");
+    vfs.release(handle);
+    put("0", b"");
+    // Now there may be pages of it.
+    let again = vfs.open(inode).map(|opened| vfs.read(opened.handle, 0, 9, <[u8]>::to_vec));
+    assert_eq!(again.unwrap().unwrap(), b"abcd", "it is still in the cache");
 }
 
 #[test]

@@ -232,6 +232,7 @@ fn lengths_run_backwards() {
     let chain = Chain::new(vec![delta, Codec::Shuffle(2), Codec::Checksum(Sum::Crc32, Location::Start)]).unwrap();
     assert_eq!(chain.encoded_length(Length::Exact(800)), Length::Exact(204));
     assert_eq!(chain.names(), ["delta", "shuffle", "crc32"]);
+    assert_eq!(chain.memory(204, Length::Exact(800)), 1000);
     let bits = Chain::new(vec![Codec::PackBits, Codec::Zlib]).unwrap();
     assert_eq!(bits.encoded_length(Length::Exact(17)), Length::AtMost(limits::encoded(4) as usize));
     assert!(Chain::new(vec![Codec::Gzip; limits::CODECS + 1]).is_err());
@@ -307,4 +308,64 @@ fn claims_beyond_the_bound_are_not_believed() {
     // A bare block has no length: with a bound alone it cannot be told.
     assert_eq!(decode(sniffed.clone(), &[0x10, b'x'], Length::Exact(1)).unwrap(), b"x");
     assert!(decode(sniffed, &[0x10, b'x'], Length::AtMost(1)).is_err());
+}
+
+/// Streams in streams: each is small, and what comes of a few of them would fill any memory.
+#[test]
+fn bombs_in_bombs_stop_at_the_bound() {
+    use std::io::Write;
+    // 10 GiB of zeros: a block of 16 MiB is flushed so that it can be repeated, and what comes of that is packed again and again.
+    let mut deflate = flate2::Compress::new(flate2::Compression::best(), false);
+    let mut block = Vec::with_capacity(1 << 20);
+    deflate.compress_vec(&vec![0; 16 << 20], &mut block, flate2::FlushCompress::Full).unwrap();
+    let mut bomb = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec();
+    (0..640).for_each(|_| bomb.extend(&block));
+    bomb.extend([3, 0]);
+    bomb.extend([0; 8]);
+    for _ in 0..3 {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&bomb).unwrap();
+        bomb = gzip.finish().unwrap();
+    }
+    assert!(bomb.len() < 4000, "{}", bomb.len());
+    for codecs in [vec![Codec::Gzip; 4], vec![Codec::Gzip; limits::CODECS]] {
+        let chain = Chain::new(codecs).unwrap();
+        for length in [Length::Exact(4), Length::AtMost(4), Length::Exact(1 << 20)] {
+            assert!(chain.encoded_length(length).bound() <= limits::encoded(length.bound() as u64) as usize);
+            assert!(chain.memory(bomb.len() as u64, length) <= 2 * limits::encoded(length.bound() as u64));
+            let error = chain.decode(&bomb, length).unwrap_err();
+            assert_eq!(error.kind(), crate::error::Kind::Corrupt, "{error}");
+        }
+    }
+}
+
+/// What is honest passes: compressors around each other, of data that none of them makes smaller.
+#[test]
+fn compressors_in_compressors() {
+    use std::io::Write;
+    for length in [0, 1, 100, 100_000, 3 << 20] {
+        let plain = data("noise", length);
+        let mut bytes = plain.clone();
+        for _ in 0..4 {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(&bytes).unwrap();
+            bytes = gzip.finish().unwrap();
+        }
+        let chain = Chain::new(vec![Codec::Gzip; 4]).unwrap();
+        assert!(chain.decode(&bytes, Length::Exact(length)).unwrap() == plain);
+        assert!(chain.decode(&bytes, Length::AtMost(length)).unwrap() == plain);
+    }
+}
+
+/// Filters whose stored elements are wider, again and again: no length of that is believed, however it is compressed.
+#[test]
+fn filters_that_widen_without_end() {
+    let number = |text| Number::parse(text).unwrap();
+    let widen = Codec::AsType { decoded: number("|u1"), encoded: number("<f8") };
+    for count in [11, 12, 22, 63] {
+        let chain = Chain::new([vec![widen.clone(); count], vec![Codec::Gzip]].concat()).unwrap();
+        let error =
+            chain.decode(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0], Length::Exact(8)).unwrap_err();
+        assert_eq!(error.kind(), crate::error::Kind::TooBig, "{count}: {error}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::array::Array;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Readers of one array that are told apart.
 const STREAMS: usize = 16;
@@ -23,6 +23,8 @@ pub struct Ahead {
     queue: Mutex<VecDeque<Place>>,
     wake: Condvar,
     workers: AtomicUsize,
+    /// The threads are to end. Set and read while the queue is held.
+    ended: AtomicBool,
     /// Chunks that were read ahead.
     pub fetched: AtomicU64,
 }
@@ -157,19 +159,26 @@ fn difference(from: &[u64], to: &[u64]) -> Option<Vec<i64>> {
 }
 
 impl Vfs {
-    /// Starts `threads` threads that read ahead. They end with the process.
+    /// Starts `threads` threads that read ahead, until [`Vfs::end_reading_ahead`] or the end of the process.
     pub fn read_ahead(self: &Arc<Self>, threads: usize) {
         self.ahead.workers.fetch_add(threads, Ordering::Relaxed);
         for _ in 0..threads {
             let vfs = Arc::clone(self);
             std::thread::spawn(move || {
-                loop {
-                    let place = vfs.ahead.take();
+                while let Some(place) = vfs.ahead.take() {
                     // A panic of a decoder is told to who opens the chunk; this thread lives on.
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| vfs.fetch_ahead(&place)));
                 }
             });
         }
+    }
+
+    /// Has the threads that read ahead end, each after the chunk that it is at.
+    pub fn end_reading_ahead(&self) {
+        self.ahead.workers.store(0, Ordering::Relaxed);
+        let _queue = self.ahead.queue.lock();
+        self.ahead.ended.store(true, Ordering::Relaxed);
+        self.ahead.wake.notify_all();
     }
 
     /// Takes note that a chunk was opened, and has the next ones fetched if the order of reading is known.
@@ -222,11 +231,15 @@ impl Ahead {
         }
     }
 
-    fn take(&self) -> Place {
+    /// The next chunk, as soon as there is one; `None` when there will be no more.
+    fn take(&self) -> Option<Place> {
         let mut queue = self.queue.lock();
         loop {
+            if self.ended.load(Ordering::Relaxed) {
+                return None;
+            }
             if let Some(place) = queue.pop_front() {
-                return place;
+                return Some(place);
             }
             self.wake.wait(&mut queue);
         }

@@ -113,7 +113,7 @@ impl Vfs {
             Thing::Place(place) if place.is_chunk() => {
                 self.note_open(&place);
                 let (pin, verified) = self.pin(inode, &place)?;
-                content = self.verify(inode, &place, pin.as_ref(), verified).inspect_err(|_| self.unpin(inode))?;
+                content = self.verify(inode, &place, pin.as_ref(), verified).inspect_err(|_| self.give_up(inode))?;
                 if !verified {
                     pages = Pages::Drop;
                 }
@@ -146,6 +146,17 @@ impl Vfs {
     fn unpin(&self, inode: u64) {
         if let Some(pin) = self.pins.lock().get_mut(&inode) {
             pin.opens = pin.opens.saturating_sub(1);
+        }
+    }
+
+    /// An open failed. A version of which nobody has got a byte binds nobody: what is there when it is tried again is as good.
+    fn give_up(&self, inode: u64) {
+        let mut pins = self.pins.lock();
+        if let Some(pin) = pins.get_mut(&inode) {
+            pin.opens = pin.opens.saturating_sub(1);
+            if pin.opens == 0 && !pin.verified {
+                pins.remove(&inode);
+            }
         }
     }
 

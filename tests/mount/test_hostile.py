@@ -1,12 +1,17 @@
 """Broken and hostile stores: what is damaged fails alone, with an error, soon, and in little memory."""
 
+import bz2
 import errno
+import gzip
 import json
+import lzma
 import os
 import time
 import zipfile
+import zlib
 from pathlib import Path
 
+import numcodecs
 import numpy as np
 import pytest
 
@@ -291,3 +296,104 @@ def test_groups_in_a_hundred_thousand_groups(room, mount):
         os.close(here)
     assert 1000 < levels < 10_000 and time.monotonic() - start < SECONDS
     assert view.status("VmHWM") < MEMORY_KIB and view.process.poll() is None
+
+
+SMALL = bytes(range(256)) * 4
+ZEROS = bytes(16 << 20)
+TIMES = 640  # 10 GiB of them
+
+
+def deflated(times=TIMES):
+    """Raw deflate of 10 GiB of zeros, without compressing them all: a block that ends at a byte can be repeated."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = packer.compress(ZEROS) + packer.flush(zlib.Z_FULL_FLUSH)
+    return block * times + b"\x03\0"
+
+
+def again(pack, bomb):
+    """Packed again and again, until it is small enough to be taken for a chunk."""
+    times = 1
+    while len(bomb) > 4000:
+        bomb, times = pack(bomb), times + 1
+    return bomb, times
+
+
+def bombs():
+    """Name, codecs in the order of writing (ids of numcodecs), and the bytes: of 10 GiB, or of as much as the format can claim."""
+    inner = b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + deflated() + bytes(8)
+    bomb, times = again(gzip.compress, inner)
+    yield "gzip in gzip", ["gzip"] * times, bomb
+    yield "gzip in gzip, for ever", ["gzip"] * 60, bomb
+    yield "gzip", ["gzip"], gzip.compress(ZEROS) * 60
+    bomb, times = again(zlib.compress, b"\x78\x9c" + deflated() + bytes(4))
+    yield "zlib in zlib", ["zlib"] * times, bomb
+    yield "zlib", ["zlib"], b"\x78\x9c" + deflated(60) + bytes(4)
+    block = bz2.compress(ZEROS)
+    yield "bz2", ["bz2"], block * TIMES
+    bomb, times = again(bz2.compress, block * TIMES)
+    yield "bz2 in bz2", ["bz2"] * times, bomb
+    block = lzma.compress(ZEROS)
+    yield "xz", ["lzma"], block * 300
+    bomb, times = again(lzma.compress, block * TIMES)
+    yield "xz in xz", ["lzma"] * times, bomb
+    # A frame of blocks that each say "this byte, 128 KiB times".
+    block = (128 << 10 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    frame = b"\x28\xb5\x2f\xfd\0\x58" + block * (TIMES << 7) + b"\x01\0\0"
+    yield "zstd", ["zstd"], frame
+    bomb, times = again(numcodecs.Zstd().encode, frame)
+    yield "zstd in zstd", ["zstd"] * times, bomb
+    yield "lz4", ["lz4"], (2**31 - 1).to_bytes(4, "little") + b"\x1f\0\x01\0" + b"\xff" * 1_000_000 + b"\0\x50aaaaa"
+    bomb = numcodecs.Blosc("zstd", shuffle=0, blocksize=0).encode(ZEROS * 8)
+    yield "blosc", ["blosc"], bomb
+    yield "blosc that claims more", ["blosc"], bomb[:4] + (2**31 - 1).to_bytes(4, "little") + bomb[8:]
+    yield "blosc in gzip in zstd", ["blosc", "gzip", "zstd"], numcodecs.Zstd().encode(gzip.compress(bomb))
+    widen = {"id": "astype", "decode_dtype": "|u1", "encode_dtype": "<f8"}
+    yield "elements made wider without end", [widen] * 40 + ["gzip"], gzip.compress(ZEROS)
+
+
+def test_a_bomb_ends_at_the_length_of_its_chunk(room, mount):
+    """What a few bytes unpack to is never unpacked: soon an error, in little memory; the chunk beside it is read."""
+    names, here = [], room / "all"
+    for name, codecs, bomb in bombs():
+        codecs = [codec if isinstance(codec, dict) else {"id": codec} for codec in codecs]
+        assert len(bomb) < 1 << 20, (name, len(bomb))
+        (here / "s" / name).mkdir(parents=True)
+        document = {"zarr_format": 2, "shape": [2048], "chunks": [1024], "dtype": "|u1", "fill_value": 0, "order": "C"}
+        document |= {"filters": codecs[:-1] or None, "compressor": codecs[-1]}
+        (here / "s" / name / ".zarray").write_text(json.dumps(document))
+        (here / "s" / name / "0").write_bytes(bomb)
+        names.append(name)
+        if "wider" not in name:
+            whole = SMALL
+            for codec in codecs:
+                whole = numcodecs.get_codec(codec).encode(whole)
+            (here / "s" / name / "1").write_bytes(whole)
+    v3 = {"zarr_format": 3, "node_type": "array", "shape": [1024], "data_type": "uint8", "fill_value": 0}
+    v3 |= {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1024]}}, "chunk_key_encoding": {"name": "default"}}
+    n5 = {"dimensions": [1024], "blockSize": [1024], "dataType": "uint8"}
+    header = b"\0\0\0\1" + (1024).to_bytes(4, "big")
+    singles = {name: bomb for name, codecs, bomb in bombs() if len(codecs) == 1}
+    nested = {name: (codecs, bomb) for name, codecs, bomb in bombs() if name.startswith("gzip in")}
+    for name, (codecs, bomb) in nested.items():
+        (here / "three" / name / "c").mkdir(parents=True)
+        gzips = [{"name": "gzip", "configuration": {"level": 5}}] * len(codecs)
+        (here / "three" / name / "zarr.json").write_text(json.dumps(v3 | {"attributes": {}, "codecs": [{"name": "bytes"}, *gzips]}))
+        (here / "three" / name / "c" / "0").write_bytes(bomb)
+    for name, compression in [("gzip", "gzip"), ("bz2", "bzip2"), ("xz", "xz"), ("blosc", "blosc"), ("zstd", "zstd")]:
+        (here / "n5" / name).mkdir(parents=True)
+        (here / "n5" / name / "attributes.json").write_text(json.dumps(n5 | {"compression": {"type": compression}}))
+        (here / "n5" / name / "0").write_bytes(header + singles[name])
+    view = mount(here, limit=60)
+    broken = [view / "s" / name / "0" for name in names] + [view / "three" / name / "c" / "0" for name in nested]
+    broken += [view / "n5" / name / "0" for name in os.listdir(here / "n5")]
+    before = view.status("VmHWM")
+    for path in broken:
+        start = time.monotonic()
+        assert os.path.exists(path), path
+        with pytest.raises(OSError):
+            open(path, "rb").close()
+        assert time.monotonic() - start < 2, path
+        assert view.status("VmHWM") < before + (160 << 10), path
+    for name in names:
+        if (here / "s" / name / "1").exists():
+            assert (view / "s" / name / "1").read_bytes() == SMALL, name
