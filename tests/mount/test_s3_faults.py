@@ -1,9 +1,11 @@
 """A server of objects that misbehaves: the right bytes or the right error, in time; never absence, zeros or a short listing."""
 
 import errno
+import json
 import os
 import socket
 import time
+import zlib
 
 import numpy as np
 import pytest
