@@ -351,6 +351,13 @@ impl Vfs {
         if directory.is_derived {
             return Err(Error::not_found());
         }
+        // It may be a chunk, whose size in the source is not that of what is shown.
+        if let Err(e) = &directory.node
+            && dir.doubtful
+            && names::may_be_chunk(name)
+        {
+            return Err(e.clone());
+        }
         let key = directory.key.join(name)?;
         let meta = match self.tree.head(&key) {
             Err(e) if e.kind() == Kind::NotFound => {
