@@ -337,7 +337,8 @@ fn an_open_that_failed_binds_nobody_to_what_was_damaged() {
     let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
     put(".zarray", br#"{"zarr_format":2,"shape":[8],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}"#);
     put("0", b"abc");
-    let options = vfs::Options { fill_missing: false, refresh: None, cache_size: 1 << 20, name: "test".into() };
+    let options =
+        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
     let vfs = Vfs::new(Tree::new(store.clone(), tree::Options::default()), options).unwrap();
     let inode = vfs.lookup(vfs::ROOT, b"0").unwrap().inode;
     assert_eq!(vfs.open(inode).err().unwrap().kind(), Kind::Corrupt);
@@ -351,6 +352,40 @@ fn an_open_that_failed_binds_nobody_to_what_was_damaged() {
     // Now there may be pages of it.
     let again = vfs.open(inode).map(|opened| vfs.read(opened.handle, 0, 9, <[u8]>::to_vec));
     assert_eq!(again.unwrap().unwrap(), b"abcd", "it is still in the cache");
+}
+
+#[test]
+fn what_is_damaged_in_a_newer_version_is_no_error_of_the_older() {
+    let store = Arc::new(MemStore::new());
+    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    put(
+        "zarr.json",
+        br#"{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8]}}, "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [4], "codecs": [{"name": "bytes"}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}]}"#,
+    );
+    let index = [0u64, 4, 4, 4].map(u64::to_le_bytes).concat();
+    let age = Some(Duration::ZERO);
+    for newer in [Some(&b"no index"[..]), None] {
+        put("c/0", &[b"abcdefgh", &index[..]].concat());
+        // Room for one block.
+        let options = vfs::Options { fill_missing: false, refresh: age, retry: vfs::RETRY, cache_size: 1, name: "test".into() };
+        let vfs =
+            Vfs::new(Tree::new(store.clone(), tree::Options { refresh: age, ..tree::Options::default() }), options).unwrap();
+        let open = |name: &[u8]| {
+            let directory = vfs.lookup(vfs::ROOT, b"c").unwrap().inode;
+            vfs.open(vfs.lookup(directory, name).unwrap().inode).unwrap().handle
+        };
+        let [first, second] = [&b"0"[..], b"1"].map(open);
+        let read = |handle| vfs.read(handle, 0, 9, <[u8]>::to_vec);
+        assert_eq!((read(first).unwrap(), read(second).unwrap()), (b"abcd".to_vec(), b"efgh".to_vec()));
+        match newer {
+            Some(bytes) => put("c/0", bytes),
+            None => drop(store.delete(&Key::root().join("c/0").unwrap())),
+        }
+        assert_eq!(read(first).unwrap_err().kind(), Kind::Changed);
+    }
 }
 
 #[test]

@@ -275,7 +275,8 @@ impl Vfs {
                 return chunk::fill(&chunks.array);
             }
             let mut cost = chunk::Cost::default();
-            let part = part.map_or_else(|| self.part(place), Ok).map_err(vanished)?;
+            let part =
+                part.map_or_else(|| self.part(place), Ok).map_err(|e| self.of_now(e, place, pin.as_ref())).map_err(vanished)?;
             let settle = |block| self.cache.settle(block);
             let block = chunk::read(self.store(), &part, &chunks.array, pin.as_ref(), &self.budget, &mut cost, settle);
             counters.encoded.fetch_add(cost.encoded, Ordering::Relaxed);
@@ -293,6 +294,19 @@ impl Vfs {
             counters.errors.fetch_add(1, Ordering::Relaxed);
         }
         result
+    }
+
+    /// What keeps a block from being found says nothing of the pinned version where the store has another by now, or none.
+    fn of_now(&self, e: Error, place: &Place, pin: Option<&Version>) -> Error {
+        if !matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) {
+            return e;
+        }
+        let Ok(key) = chunk::key(&place.chunks.key, &place.chunks.array, &place.path) else { return e };
+        match self.store().head_object(&key) {
+            Ok(meta) if Some(&meta.version) != pin => Error::new(Kind::Changed, "has changed since it was opened").about(key),
+            Err(gone) if gone.kind() == Kind::NotFound => gone,
+            _ => e,
+        }
     }
 
     /// The whole content of a file whose ranges cannot be read by themselves.
