@@ -21,9 +21,19 @@ MIB = 1 << 20
 
 
 class Group:
-    """A control group with a limit of memory, in either version of them. All that is written to a tmpfs in it counts."""
+    """A control group with a limit of memory, in either version of them. All that is written to a tmpfs in it counts.
+
+    Where there are none (in a container that may not make them) there is no limit, and only the daemon's own count tells.
+    """
 
     def __init__(self, limit):
+        try:
+            self._make(limit)
+        except OSError as problem:
+            print(f"no control group: {problem}")
+            self.path = None
+
+    def _make(self, limit):
         controllers = Path("/sys/fs/cgroup/cgroup.controllers")
         self.is_second = controllers.exists() and "memory" in controllers.read_text().split()
         root = Path("/sys/fs/cgroup" if self.is_second else "/sys/fs/cgroup/memory")
@@ -37,16 +47,18 @@ class Group:
 
     @property
     def prefix(self):
-        return ("sh", "-c", f'echo $$ > {self.path}/cgroup.procs; exec "$@"', "sh")
+        return () if self.path is None else ("sh", "-c", f'echo $$ > {self.path}/cgroup.procs; exec "$@"', "sh")
 
     def killed(self):
         """How many processes were killed for want of memory."""
+        if self.path is None:
+            return 0
         text = (self.path / ("memory.events" if self.is_second else "memory.oom_control")).read_text()
         return int(dict(line.split() for line in text.splitlines())["oom_kill"])
 
     def stop(self):
         # What has just ended is still leaving.
-        for _ in range(100):
+        for _ in range(0 if self.path is None else 100):
             try:
                 return self.path.rmdir()
             except OSError:
