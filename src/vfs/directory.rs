@@ -1,4 +1,7 @@
-//! Listings of shown directories: documents, chunks and what belongs to no format, as one snapshot for each open directory.
+//! Listings of shown directories: documents, chunks and what belongs to no format, as one list for each open directory.
+//!
+//! It is complete before the directory is open, but for very many chunks: their names come as the store lists them, and what fails then
+//! is told by the page that would have held them.
 
 use super::described::Described;
 use super::growing::{Growing, Known};
@@ -23,7 +26,7 @@ const UNKNOWN: u64 = u32::MAX as u64;
 /// What an entry's `next` is less its position: the directory itself and the one above come first.
 const FIRST: u64 = 3;
 
-/// A snapshot of a directory.
+/// The names of an open directory.
 pub struct Names {
     inode: u64,
     listing: Listing,
@@ -51,10 +54,10 @@ pub struct Entry<'a> {
 }
 
 impl Vfs {
-    /// Opens a directory: takes a snapshot of its names, and returns a handle to it.
+    /// Opens a directory: lists its names, or begins to, and returns a handle to it.
     ///
     /// # Errors
-    /// When the store cannot list it completely.
+    /// When the store cannot list it.
     pub fn opendir(&self, inode: u64) -> Result<u64> {
         let names = match self.thing(inode)? {
             Thing::Directory(dir) => self.list_shown(inode, &dir)?,
@@ -76,7 +79,7 @@ impl Vfs {
     /// Passes the entries from `offset` on to `add`, until it answers that it is full.
     ///
     /// # Errors
-    /// When the handle is not open.
+    /// When the handle is not open; what kept the store from listing the rest.
     pub fn readdir(&self, handle: u64, offset: u64, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<()> {
         let names = self.directories.get(handle).ok_or_else(|| Error::usage("not an open directory"))?;
         let mut next = offset;
