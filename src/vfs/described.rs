@@ -1,7 +1,9 @@
 //! Listings that tell attributes too, for those who ask for them name by name otherwise (`ls -l`, `find -size`, `cp -r`).
 //!
-//! Who only wants names gets only names: attributes cost a look at the source for each chunk, and memory of the kernel. That somebody
-//! wants more shows when chunks of the array are looked up by name; from then on the listing tells them ahead of the question.
+//! The first names of a directory come with attributes, which saves who opens what it was told of a way to the daemon for each. Of very
+//! many names, who only wants names gets only names: attributes cost a look at the source for each chunk, and memory of the kernel.
+//! That somebody wants more shows when chunks of the array are looked up by name; from then on the listing tells them ahead of the
+//! question.
 
 use super::directory::{Entry, Names};
 use super::{Attr, Chunks, Vfs, inode};
@@ -15,8 +17,11 @@ use std::time::SystemTime;
 /// Names that the source is asked about at a time. In so many there is work for several threads, and neighbours on the disk.
 const WINDOW: usize = 8192;
 
-/// Names of the first page: few, so that who looks at each name that it is given shows it soon.
-const FIRST_PAGE: usize = 32;
+/// First names of a directory, of which attributes are told in any case.
+const TOLD: usize = 1024;
+
+/// Names of the page after those: few, so that who looks at each name that it is given shows it soon.
+const TRIED: usize = 32;
 
 /// What is told of the chunks of one open directory.
 pub struct Described {
@@ -58,7 +63,8 @@ impl Described {
         let at = match known {
             Some(at) => at,
             None => {
-                let names = all.some(i, WINDOW);
+                let count = if self.is_wanted.load(Ordering::Relaxed) { WINDOW } else { TOLD.saturating_sub(i) };
+                let names = all.some(i, count);
                 let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
                 let file = |meta: crate::store::Meta| (meta.kind == ObjectKind::File).then_some(meta.modified);
                 window.modified = store.heads(&self.key, &names).into_iter().map(|meta| meta.and_then(file)).collect();
@@ -82,14 +88,17 @@ impl Vfs {
         add: &mut dyn FnMut(Entry<'_>, Option<Attr>) -> bool,
     ) -> Result<()> {
         let names = self.directories.get(handle).ok_or_else(|| Error::usage("not an open directory"))?;
-        let described = names.described.as_ref().filter(|described| described.is_wanted());
-        let mut room = if offset == 0 && names.described.is_some() { FIRST_PAGE } else { usize::MAX };
+        let Some(described) = &names.described else {
+            return self.readdir(handle, offset, &mut |entry| add(entry, None));
+        };
+        let told = if described.is_wanted() { usize::MAX } else { TOLD };
+        let end = [told, told.saturating_add(TRIED)].into_iter().find(|end| offset < Names::next(*end));
         self.readdir(handle, offset, &mut |entry| {
-            if room == 0 {
+            if end.is_some_and(|end| entry.next > Names::next(end)) {
                 return true;
             }
-            room = room.saturating_sub(1);
-            let attr = described.and_then(|described| self.told(&names, described, &entry));
+            let position = Names::position(&entry).filter(|position| *position < told);
+            let attr = position.and_then(|position| self.told(&names, described, &entry, position));
             if attr.is_some() {
                 self.described.fetch_add(1, Ordering::Relaxed);
             }
@@ -97,11 +106,11 @@ impl Vfs {
         })
     }
 
-    fn told(&self, names: &Names, described: &Described, entry: &Entry<'_>) -> Option<Attr> {
+    fn told(&self, names: &Names, described: &Described, entry: &Entry<'_>, position: usize) -> Option<Attr> {
         // Only numbers that are arithmetic can be given out without being counted.
         inode::unpack(entry.inode).filter(|_| entry.kind == ObjectKind::File)?;
         let size = described.chunks.array.chunk_bytes()?;
-        let modified = described.modified(self.store(), names, Names::position(entry)?)?;
+        let modified = described.modified(self.store(), names, position)?;
         Some(Attr { inode: entry.inode, kind: ObjectKind::File, size, modified, volatile: false, brief: false })
     }
 }

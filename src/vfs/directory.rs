@@ -313,6 +313,11 @@ impl Names {
         usize::try_from(entry.next.checked_sub(FIRST)?).ok()
     }
 
+    /// Where the page after so many names begins.
+    pub(super) fn next(count: usize) -> u64 {
+        (count as u64).saturating_add(FIRST - 1)
+    }
+
     /// Passes the `i`th entry to `add`; `None` after the last, and where it is not known yet, unless it shall be waited for.
     fn entry(&self, i: u64, next: u64, wait: bool, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<Option<bool>> {
         let listed = self.listing.len() as u64;
