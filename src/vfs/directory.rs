@@ -1,6 +1,6 @@
 //! Listings of shown directories: documents, chunks and what belongs to no format, as one list for each open directory.
 //!
-//! It is complete before the directory is open, but for very many chunks: their names come as the store lists them, and what fails then
+//! It is complete before the directory is open, but for very many names: these come as the store lists them, and what fails then
 //! is told by the page that would have held them.
 
 use super::described::Described;
@@ -20,6 +20,9 @@ const GRID_ENTRIES: u128 = 1 << 24;
 /// Most chunks of one directory that are listed in the order of the grid; more are listed in that of the store.
 const SORTED: usize = 1 << 16;
 
+/// Names that are listed at once; a thread that lists more costs more than they do.
+const FEW: usize = 4096;
+
 /// Inode number of an entry that has none yet, as libfuse does; tools that care ask with `stat`.
 const UNKNOWN: u64 = u32::MAX as u64;
 
@@ -38,6 +41,14 @@ pub struct Names {
     chunks: Option<(Arc<Chunks>, Vec<u64>)>,
     /// What more can be told of the chunks in `listing`.
     pub(super) described: Option<Described>,
+}
+
+/// What the store lists.
+enum Source {
+    /// All names.
+    Whole(Listing),
+    /// Those that are shown, as they come.
+    Growing(Arc<Growing>),
 }
 
 /// An entry of a directory.
@@ -113,11 +124,10 @@ impl Vfs {
         for name in directory.documents() {
             listing.push(name.as_bytes(), ObjectKind::File)?;
         }
-        let source = match self.list_short(dir)? {
-            Some(source) => source,
-            None => {
-                let (store, chunks) = (self.tree.shared_store(), dir.chunks.clone());
-                let growing = Some(Self::grow(dir.clone(), store));
+        let source = match self.list_source(dir)? {
+            Source::Whole(source) => source,
+            Source::Growing(growing) => {
+                let (growing, chunks) = (Some(growing), dir.chunks.clone());
                 let arithmetic = chunks.clone().filter(|_| self.options.refresh.is_none()).map(|chunks| (chunks, Vec::new()));
                 let described = chunks.filter(|chunks| self.is_described(chunks) && !dir.doubtful);
                 let described = described.map(|chunks| Described::new(chunks, directory.key.clone()));
@@ -152,10 +162,10 @@ impl Vfs {
         Ok(names)
     }
 
-    /// The store's listing of a directory; `None` for the many chunks of an array, which are better given as the store lists them.
-    fn list_short(&self, dir: &Dir) -> Result<Option<Listing>> {
+    /// The store's listing of a directory, or the names of a very large one as the store lists them.
+    fn list_source(&self, dir: &Arc<Dir>) -> Result<Source> {
         let directory = &dir.directory;
-        let is_plain = dir.chunks.as_ref().is_some_and(|chunks| {
+        let is_plain = dir.chunks.as_ref().is_none_or(|chunks| {
             let array = &chunks.array;
             let is_first = array.keys.style == Style::Plain || !array.keys.nested();
             is_first
@@ -165,17 +175,23 @@ impl Vfs {
         });
         let is_derived = directory.is_derived || self.tree.derived(directory, DERIVED.as_bytes()).is_some();
         if !is_plain || is_derived || !self.store().lists_slowly() {
-            return self.tree.list(&directory.key).map(Some);
+            return self.tree.list(&directory.key).map(Source::Whole);
         }
         let mut listing = Listing::default();
         let listed = self.store().list_each(&directory.key, &mut |name, kind| {
             listing.push(name, kind)?;
-            if listing.len() > SORTED { Err(Error::too_big("many names")) } else { Ok(()) }
+            if listing.len() > FEW { Err(Error::too_big("many names")) } else { Ok(()) }
         });
-        match listed {
-            Err(_) if listing.len() > SORTED => Ok(None),
-            listed => listed.map(|()| Some(listing)),
+        if listed.is_ok() || listing.len() <= FEW {
+            return listed.map(|()| Source::Whole(listing));
         }
+        let growing = Self::grow(dir.clone(), self.tree.shared_store());
+        // Only chunks are put in order.
+        let most = if dir.chunks.is_some() { SORTED } else { 0 };
+        Ok(match growing.within(most)? {
+            Some(listing) => Source::Whole(listing),
+            None => Source::Growing(growing),
+        })
     }
 
     /// Whether more than names can be told of the chunks of an array without looking at each object: all have one size, and the source

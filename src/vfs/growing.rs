@@ -60,6 +60,22 @@ impl Growing {
         (i..i.saturating_add(count)).map_while(|i| state.listing.get(i).map(|(name, _)| name.into())).collect()
     }
 
+    /// Takes the names if there are at most `most`, as soon as that is known; `None` where there are more.
+    ///
+    /// # Errors
+    /// The store's, where it fails before there are more.
+    pub fn within(&self, most: usize) -> Result<Option<Listing>> {
+        let mut state = self.state.lock();
+        while state.listing.len() <= most && state.end.is_none() {
+            self.more.wait(&mut state);
+        }
+        match &state.end {
+            _ if state.listing.len() > most => Ok(None),
+            Some(Err(e)) => Err(e.clone()),
+            _ => Ok(Some(std::mem::take(&mut state.listing))),
+        }
+    }
+
     fn append(&self, names: &mut Listing) -> Result<()> {
         let mut state = self.state.lock();
         names.iter().try_for_each(|(name, kind)| state.listing.push(name, kind))?;
@@ -87,7 +103,7 @@ impl Drop for Ending {
 }
 
 impl Vfs {
-    /// Begins to list the chunks of an array and what else lies beside them, in a thread that ends with the listing, or when nobody
+    /// Begins to list what a group holds, or the chunks of an array and what else lies beside them, in a thread that ends with the listing, or when nobody
     /// wants more of it.
     pub(super) fn grow(dir: Arc<Dir>, store: Arc<dyn Store>) -> Arc<Growing> {
         let growing = Arc::new(Growing::default());
@@ -112,9 +128,10 @@ impl Vfs {
     }
 }
 
-/// What a name of an array's directory is shown as; `None` where it is not, or stands for what is shown under another name.
+/// What a name of the source's directory is shown as; `None` where it is not, or stands for what is shown under another name.
 fn shown(dir: &Dir, name: &[u8], kind: ObjectKind) -> Option<ObjectKind> {
-    let array = &dir.chunks.as_ref()?.array;
+    let Some(chunks) = &dir.chunks else { return (!Vfs::is_covered(dir, name)).then_some(kind) };
+    let array = &chunks.array;
     match names::parse_first(array, name) {
         Some(names::Path::Chunk(_)) => Some(ObjectKind::File),
         // A file in the place of a directory leads to no chunks.
@@ -148,8 +165,14 @@ mod tests {
             assert_eq!(name(100).unwrap_err().kind(), Kind::Unavailable);
         });
         assert_eq!(growing.some(98, 10).len(), 2);
+        assert!(growing.within(99).unwrap().is_none());
+        assert_eq!(growing.within(100).unwrap_err().kind(), Kind::Unavailable);
         let ended = Growing::default();
+        let mut batch = Listing::default();
+        batch.push(b"0", ObjectKind::File).unwrap();
+        ended.append(&mut batch).unwrap();
         ended.end(Ok(()));
+        assert_eq!(ended.within(1).unwrap().unwrap().len(), 1);
         assert!(matches!(ended.get(0, true), Ok(Known::End)));
         let panicked = Arc::new(Growing::default());
         drop(Ending(panicked.clone()));

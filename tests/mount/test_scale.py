@@ -151,6 +151,23 @@ def test_a_deep_and_wide_grid_of_directories(mount, room):
     assert not disagreements(view / "a", [want.T])
 
 
+def test_a_group_of_very_many_arrays(mount, room):
+    """Its names come while they are listed; the documents of the source that are not shown stay away."""
+    source = room / "many.n5"
+    for number in range(6000):
+        (source / f"a{number}").mkdir(parents=True)
+    (source / "attributes.json").write_text('{"n5": "4.0.0"}')
+    (source / "a7" / "attributes.json").write_text(
+        '{"dimensions": [3], "blockSize": [3], "dataType": "uint8", "compression": {"type": "raw"}}'
+    )
+    (source / "note.txt").write_text("beside them")
+    view = mount(source)
+    names = os.listdir(view.where)
+    assert sorted(names) == sorted([f"a{number}" for number in range(6000)] + ["note.txt", ".zgroup", ".zattrs"])
+    assert (view / "a7" / ".zarray").exists()
+    assert (view / "note.txt").read_text() == "beside them"
+
+
 def test_very_many_processes(view):
     """Each of 2,000 chunks is read by a process of its own, 64 of them at a time; the daemon needs no thread for each."""
     (view / "a" / "0").read_bytes()
