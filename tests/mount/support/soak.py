@@ -218,6 +218,17 @@ class Reading:
         )
         self.text, self.now, self.killed = b"", None, None
 
+    def state(self, now):
+        """The process, and where it is in the kernel."""
+        here = Path(f"/proc/{self.process.pid}")
+        text = [f"process {self.process.pid}", f"ended with {self.process.poll()}", f"killed {self.killed and now - self.killed} s ago"]
+        for name in ("wchan", "syscall", "stack", "status"):
+            try:
+                text.append((here / name).read_text())
+            except OSError as problem:
+                text.append(str(problem))
+        return "\n".join(text)
+
     def kill(self, number):
         """The whole group: what it has started as well."""
         self.killed = self.killed or time.monotonic()
@@ -342,7 +353,7 @@ class Soak:
                 if not self.over.is_set():
                     self.start()
             elif reading.now and now - reading.now[0] > WATCHDOG or reading.killed and now - reading.killed > WATCHDOG:
-                self.problem(f"hangs for {WATCHDOG} s: {reading.now} in process {reading.process.pid}\n{self.stacks()}")
+                self.problem(f"hangs for {WATCHDOG} s: {reading.now} in {reading.state(now)}\n{self.stacks()}")
                 self.over.set()
                 break
 
@@ -401,6 +412,9 @@ class Soak:
 
     def run(self):
         """Runs to the end; returns the problems."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # As a shell has it for what it starts in the background: readers would not hear of it until they have begun.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             self.set_up()
             self.soak()
