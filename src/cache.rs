@@ -10,6 +10,7 @@ mod files;
 mod turns;
 
 use crate::error::{Error, Kind, Result};
+use crate::pieces;
 use crate::store::{Range, Version};
 pub use budget::{Budget, Share};
 use files::MemoryFile;
@@ -100,6 +101,7 @@ impl Block {
                 let mut bytes = vec![0; length];
                 let mut done = 0;
                 while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+                    let rest = rest.get_mut(..pieces::piece(rest.len())).unwrap_or_default();
                     match rustix::io::pread(file.as_fd(), rest, start.saturating_add(done as u64)).map_err(io::Error::from)? {
                         0 => return Err(cut()),
                         n => done = done.saturating_add(n),

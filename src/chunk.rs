@@ -167,13 +167,23 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length, short: Option<&[u
 }
 
 /// Whether the blocks of an array that may hold narrow text do, as far as its first readable ones tell: a quarter of the length.
-pub fn is_narrow(store: &dyn Store, directory: &Key, array: &Array) -> bool {
-    let Ok((length, limit)) = lengths(array) else { return false };
+///
+/// # Errors
+/// The store's failure to tell, where no block did.
+pub fn is_narrow(store: &dyn Store, directory: &Key, array: &Array) -> Result<bool> {
+    let Ok((length, limit)) = lengths(array) else { return Ok(false) };
     let mut tries = 0;
+    let mut failure = Ok(false);
     let mut prefixes = vec![Vec::new()];
     while let Some(prefix) = prefixes.pop() {
         let key = if prefix.is_empty() { Ok(directory.clone()) } else { key(directory, array, &prefix) };
-        let Ok(listing) = key.and_then(|key| store.list(&key)) else { continue };
+        let listing = match key.and_then(|key| store.list(&key)) {
+            Ok(listing) => listing,
+            Err(e) => {
+                failure = note(failure, e);
+                continue;
+            }
+        };
         for (name, _) in listing.iter() {
             match names::parse(array, &prefix, name) {
                 Some(names::Path::Prefix(path)) if prefixes.len() < PROBES => prefixes.push(path),
@@ -182,16 +192,21 @@ pub fn is_narrow(store: &dyn Store, directory: &Key, array: &Array) -> bool {
                     let mut encoded = Vec::new();
                     let read = self::key(directory, array, &index)
                         .and_then(|key| store.get(&key, Range::All, None, limit, &mut encoded));
-                    let bytes = read.and_then(|_| array.stored.chain.decode_owned(encoded, Length::AtMost(length.bound())));
-                    if let Ok(bytes) = bytes {
-                        return bytes.len().checked_mul(4) == Some(length.bound());
+                    match read.and_then(|_| array.stored.chain.decode_owned(encoded, Length::AtMost(length.bound()))) {
+                        Ok(bytes) => return Ok(bytes.len().checked_mul(4) == Some(length.bound())),
+                        Err(e) => failure = note(failure, e),
                     }
                 }
                 _ => {}
             }
         }
     }
-    false
+    failure
+}
+
+/// What a look at blocks comes to when one could not be read: the first failure of the store, if that is what it was.
+fn note(so_far: Result<bool>, e: Error) -> Result<bool> {
+    if e.is_failure() { so_far.and(Err(e)) } else { so_far }
 }
 
 /// Most blocks looked at by [`is_narrow`].

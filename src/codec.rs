@@ -32,6 +32,7 @@ pub use xz::Lzma;
 
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::pieces;
 use std::borrow::Cow;
 use std::io::Read;
 
@@ -334,7 +335,7 @@ fn grow(out: &mut Vec<u8>, length: Length) -> Result<()> {
         Length::Exact(_) => limit,
         Length::AtMost(_) => out.len().saturating_mul(2).max(FIRST).min(limit),
     };
-    let more = wanted.saturating_sub(out.len()).max(1);
+    let more = pieces::piece(wanted.saturating_sub(out.len()).max(1));
     out.try_reserve_exact(more).map_err(|_| Error::too_big(format!("no memory for a result of {wanted} bytes")))
 }
 
@@ -344,7 +345,8 @@ fn read_all(reader: &mut impl Read, out: &mut Vec<u8>, length: Length, codec: &s
     loop {
         grow(out, length)?;
         let old = out.len();
-        out.resize(out.capacity().min(old.saturating_add(STEP)), 0);
+        let step = pieces::piece(out.capacity().saturating_sub(old).min(STEP));
+        out.resize(old.saturating_add(step), 0);
         let read = reader.read(out.get_mut(old..).unwrap_or_default());
         let got = *read.as_ref().unwrap_or(&0);
         out.truncate(old.saturating_add(got));

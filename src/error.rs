@@ -104,6 +104,12 @@ impl Error {
         matches!(self.kind, Kind::Corrupt | Kind::Unsupported | Kind::TooBig)
     }
 
+    /// Whether the store failed to answer, which says nothing of what it holds. A refusal is an answer: where names may not be listed,
+    /// some services give it for all that is absent.
+    pub fn is_failure(&self) -> bool {
+        matches!(self.kind, Kind::Unavailable | Kind::TimedOut | Kind::Changed)
+    }
+
     /// The reason, without the object.
     pub fn reason(&self) -> &str {
         &self.reason

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod logs;
 pub mod memory;
 pub mod mount;
+pub mod pieces;
 pub mod placement;
 pub mod source;
 pub mod store;

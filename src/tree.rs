@@ -239,14 +239,19 @@ impl Tree {
         }
         if let Ok(Node::Array(array)) = &mut node
             && array.stored.narrow_text
-            && chunk::is_narrow(&*self.store, key, array)
         {
-            array.narrow();
+            match chunk::is_narrow(&*self.store, key, array) {
+                Ok(true) => array.narrow(),
+                Ok(false) => {}
+                Err(e) => node = Err(e),
+            }
         }
-        if let Ok(Node::Array(array)) = &mut node
-            && chunk::is_varlength(&*self.store, key, array)
-        {
-            format::n5::make_varlength(array);
+        if let Ok(Node::Array(array)) = &mut node {
+            match chunk::is_varlength(&*self.store, key, array) {
+                Ok(true) => format::n5::make_varlength(array),
+                Ok(false) => {}
+                Err(e) => node = Err(e),
+            }
         }
         let format = match &node {
             Ok(Node::Directory) => None,

@@ -109,7 +109,7 @@ fn the_first_blocks_tell() {
         for (name, bytes) in blocks {
             store.put(Key::root().join("a").unwrap().join(name).unwrap(), bytes.to_vec());
         }
-        chunk::is_varlength(&store, &Key::root().join("a").unwrap(), &dataset("uint16"))
+        chunk::is_varlength(&store, &Key::root().join("a").unwrap(), &dataset("uint16")).unwrap()
     };
     assert!(!told(&[("attributes.json", b"{}")]));
     assert!(told(&[("0/0", &long)]));

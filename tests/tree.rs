@@ -9,6 +9,7 @@ use chunkmount::store::mem::MemStore;
 use chunkmount::store::{Key, Listing, Meta, Range, Requests, Store, Version};
 use chunkmount::tree::{Below, Directory, Options, Tree};
 use chunkmount::vfs::{self, Attr, ROOT, Vfs};
+use chunkmount::view::Flavour;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -293,6 +294,60 @@ fn what_the_store_failed_to_tell_is_asked_again() {
             if let Ok(held) = held {
                 assert!(vfs.lookup(held.inode, b".zarray").is_ok() && vfs.lookup(held.inode, b"0").is_ok());
             }
+        }
+    }
+}
+
+/// A store with these objects, in bytes.
+fn bytes(objects: &[(&str, &[u8])]) -> Arc<Faulty> {
+    let memory = MemStore::default();
+    objects.iter().for_each(|(path, content)| memory.put(key(path), content.to_vec()));
+    Arc::new(Faulty::new(Arc::new(memory)))
+}
+
+/// What blocks and levels tell of a view is no less for a failure when it was first asked for: the document is an error then, and what it
+/// would have been from the start when it is asked for again.
+#[test]
+fn a_failure_leaves_nothing_out_of_a_view() {
+    let text = ARRAY.replace("<i4", "<U1").replace('0', "\"\"").replace(r#"{"id": "zlib", "level": 1}"#, "null");
+    let level = |n: u32| {
+        json!({"dimensions": [n], "blockSize": [n], "dataType": "uint8", "compression": {"type": "raw"}}).to_string().into_bytes()
+    };
+    let (first, second) = (level(16), level(8));
+    let of = |attributes: Value| attributes.to_string().into_bytes();
+    let (axes, scales) = (of(json!({"n5": "2.5.0", "axes": ["x"], "units": ["nm"]})), of(json!({"scales": [[1], [2]]})));
+    // A block of another number of numbers than its shape has.
+    let varlength = [&[0, 1, 0, 1, 0, 0, 0, 16, 0, 0, 0, 3][..], b"abc"].concat();
+    let pyramid: &[(&str, &[u8])] = &[
+        ("attributes.json", &axes),
+        ("p/attributes.json", &scales),
+        ("p/s0/attributes.json", &first),
+        ("p/s1/attributes.json", &second),
+    ];
+    let chars: &[(&str, &[u8])] = &[("a/.zarray", text.as_bytes()), ("a/0", b"abcd")];
+    let numbers: &[(&str, &[u8])] = &[("a/attributes.json", &first), ("a/0", &varlength)];
+    for (objects, call, path, name) in [
+        (chars, Call::List, "a", "a/.zarray"),
+        (chars, Call::Get, "a/0", "a/.zarray"),
+        (numbers, Call::Get, "a/0", "a/.zarray"),
+        (pyramid, Call::Get, "p/s1/attributes.json", "p/.zattrs"),
+        (pyramid, Call::Head, "p/s1", "p/.zattrs"),
+        (pyramid, Call::Get, "attributes.json", "p/.zattrs"),
+        (pyramid, Call::Get, "p/s1/attributes.json", "p/s0/zarr.json"),
+    ] {
+        let flavour = name.ends_with("zarr.json").then_some(Flavour::Zarr3);
+        let mount = |store| mounted(Tree::new(store, Options { flavour, ..Options::default() }));
+        let right = read(&mount(bytes(objects)), name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for kind in [Kind::Unavailable, Kind::TimedOut] {
+            let store = bytes(objects);
+            let vfs = mount(store.clone());
+            fail(&store, call, path, kind);
+            let e = read(&vfs, name).expect_err(&format!("{path} fails, and {name} is there"));
+            assert_eq!(e.kind(), kind, "{path}, {name}: {e}");
+            store.heal();
+            std::thread::sleep(RETRY);
+            let shown = read(&vfs, name).unwrap();
+            assert_eq!(String::from_utf8_lossy(&shown), String::from_utf8_lossy(&right), "{path}, {name}");
         }
     }
 }

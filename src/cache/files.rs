@@ -6,6 +6,7 @@
 
 use super::turns::Turns;
 use super::{Block, BlockId};
+use crate::pieces;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io;
@@ -121,7 +122,8 @@ impl Files {
         let mut rest = bytes;
         let mut at = 0;
         while !rest.is_empty() {
-            let written = rustix::io::pwrite(file.as_fd(), rest, at)?;
+            let piece = rest.get(..pieces::piece(rest.len())).unwrap_or_default();
+            let written = rustix::io::pwrite(file.as_fd(), piece, at)?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

@@ -5,14 +5,16 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+use super::note;
 use crate::array::{Array, Content, Envelope, Order, Placement};
 use crate::block::{self, labels, strings};
 use crate::codec::Length;
 use crate::error::{Error, Result};
 use crate::format::n5::{self, BlockHeader, Mode};
 use crate::limits;
-use crate::store::{Key, ObjectKind, Range, Store};
+use crate::store::{Key, Meta, ObjectKind, Range, Store};
 use crate::view::names;
+use std::cell::Cell;
 
 /// Most blocks whose header is looked at to tell what a dataset holds.
 const PROBES: u32 = 8;
@@ -138,16 +140,21 @@ fn object(array: &Array, header: &BlockHeader, encoded: &[u8], rank: usize) -> R
 ///
 /// Nothing in the metadata says it. The first block is looked at and, where it is absent or damaged or could be either, some more. What
 /// a dataset is taken for decides what its blocks may be; so a wrong guess leads to errors, not to wrong bytes.
-pub fn is_varlength(store: &dyn Store, directory: &Key, array: &Array) -> bool {
+///
+/// # Errors
+/// The store's failure to tell, where no block did.
+pub fn is_varlength(store: &dyn Store, directory: &Key, array: &Array) -> Result<bool> {
     if array.stored.envelope != Envelope::N5(Content::Elements) || !matches!(array.stored.placement, Placement::Object) {
-        return false;
+        return Ok(false);
     }
     let block_size = block_size(array);
     let rank = block_size.len();
+    let failure = Cell::new(Ok(false));
+    let told = |answer: Result<Meta>| answer.map_err(|e| failure.set(note(failure.replace(Ok(false)), e))).ok();
     let look = |key: &Key| -> Option<bool> {
         let mut bytes = Vec::new();
         let length = u64::try_from(n5::header_length(rank)).ok()?;
-        store.get(key, Range::Part { offset: 0, length }, None, length, &mut bytes).ok()?;
+        told(store.get(key, Range::Part { offset: 0, length }, None, length, &mut bytes))?;
         let header = n5::block_header(&bytes, rank).ok()?;
         let stored = n5::stored_shape(&header, &block_size);
         match header.mode {
@@ -159,7 +166,7 @@ pub fn is_varlength(store: &dyn Store, directory: &Key, array: &Array) -> bool {
             Mode::Varlength => {
                 let mut encoded = Vec::new();
                 let limit = limits::encoded(limits::VARIABLE_CHUNK);
-                store.get(key, Range::All, None, limit, &mut encoded).ok()?;
+                told(store.get(key, Range::All, None, limit, &mut encoded))?;
                 varlength(array, &header, &block_size, array.dtype.size()?, &encoded).is_ok().then_some(true)
             }
             Mode::Object => None,
@@ -167,13 +174,16 @@ pub fn is_varlength(store: &dyn Store, directory: &Key, array: &Array) -> bool {
     };
     let first = directory.join(names::stored(array, &vec![0; rank]));
     if let Some(answer) = first.ok().and_then(|key| look(&key)) {
-        return answer;
+        return Ok(answer);
     }
-    let mut walk = Walk { store, grid: array.grid(), probes: PROBES, listings: LISTINGS };
+    let mut walk = Walk { store, grid: array.grid(), probes: PROBES, listings: LISTINGS, failure: Ok(false) };
     if array.order == Order::C {
         walk.grid.reverse();
     }
-    walk.first(directory, 0, &look).unwrap_or(false)
+    match walk.first(directory, 0, &look) {
+        Some(answer) => Ok(answer),
+        None => walk.failure.and(failure.into_inner()),
+    }
 }
 
 /// A search for stored blocks, in the order that the store lists them in.
@@ -183,6 +193,8 @@ struct Walk<'a> {
     grid: Vec<u64>,
     probes: u32,
     listings: u32,
+    /// What the store failed to list.
+    failure: Result<bool>,
 }
 
 impl Walk<'_> {
@@ -190,7 +202,13 @@ impl Walk<'_> {
     fn first(&mut self, key: &Key, depth: usize, look: &dyn Fn(&Key) -> Option<bool>) -> Option<bool> {
         let &limit = self.grid.get(depth)?;
         self.listings = self.listings.checked_sub(1)?;
-        let listing = self.store.list(key).ok()?;
+        let listing = match self.store.list(key) {
+            Ok(listing) => listing,
+            Err(e) => {
+                self.failure = note(std::mem::replace(&mut self.failure, Ok(false)), e);
+                return None;
+            }
+        };
         let leaf = depth.saturating_add(1) == self.grid.len();
         for (name, kind) in listing.iter() {
             if names::number(name).is_none_or(|i| i >= limit) {

@@ -10,6 +10,7 @@ mod resolve;
 
 use super::{Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
+use crate::pieces;
 use resolve::Root;
 use rustix::fs::{AtFlags, FileType, OFlags, RawDir, Stat};
 use rustix::io::Errno;
@@ -20,6 +21,9 @@ use std::time::{Duration, SystemTime};
 
 /// Bytes of names fetched from the kernel at once.
 const NAMES: usize = 256 << 10;
+
+/// Bytes that the longest name takes there.
+const NAME: usize = 280;
 
 /// Threads that look at the files of a directory.
 const LOOKING: usize = 8;
@@ -87,7 +91,7 @@ impl DirStore {
 
     fn names(&self, key: &Key, see: &mut dyn FnMut(&[u8], ObjectKind) -> Result<()>) -> Result<()> {
         let directory = self.root.open_directory(key)?;
-        let mut buffer: Vec<u8> = Vec::with_capacity(NAMES);
+        let mut buffer: Vec<u8> = Vec::with_capacity(pieces::piece(NAMES).max(NAME));
         let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             let entry = match entry {
@@ -243,7 +247,7 @@ fn read_exact(file: &OwnedFd, start: u64, length: usize, into: &mut Vec<u8>) -> 
     if into.is_empty() && into.capacity() == length {
         while into.len() < length {
             let position = start.saturating_add(super::len64(into.len()));
-            match rustix::io::pread(file, rustix::buffer::spare_capacity(into), position) {
+            match read_on(file, position, length.saturating_sub(into.len()), into) {
                 Err(Errno::INTR) => {}
                 Ok(0) => return Err(ended()),
                 read => {
@@ -256,13 +260,26 @@ fn read_exact(file: &OwnedFd, start: u64, length: usize, into: &mut Vec<u8>) -> 
     super::sized(into, length)?;
     let mut done = 0_usize;
     while let Some(rest) = into.get_mut(done..).filter(|r| !r.is_empty()) {
-        match rustix::io::pread(file, rest, start.saturating_add(super::len64(done))) {
+        let piece = pieces::piece(rest.len());
+        match rustix::io::pread(file, rest.get_mut(..piece).unwrap_or_default(), start.saturating_add(super::len64(done))) {
             Err(Errno::INTR) => {}
             Ok(0) => return Err(ended()),
             read => done = done.saturating_add(read.map_err(failed)?),
         }
     }
     Ok(())
+}
+
+// Appends up to `most` bytes, for which there is just the capacity.
+fn read_on(file: &OwnedFd, position: u64, most: usize, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
+    let length = pieces::piece(most);
+    if length == most {
+        return rustix::io::pread(file, rustix::buffer::spare_capacity(into), position);
+    }
+    let mut piece = vec![0; length];
+    let read = rustix::io::pread(file, piece.as_mut_slice(), position)?;
+    into.extend(piece.into_iter().take(read));
+    Ok(read)
 }
 
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);

@@ -1,7 +1,8 @@
 //! Scale pyramids in the tree: which levels a group of N5 has, and what lies above it that its dialects take into account.
 //!
 //! Only a group with a level `s0`, or with a list of levels, is looked at further, and that when one of its documents is first looked
-//! at. What cannot be understood leaves the group without a pyramid, with a warning: its arrays are shown all the same.
+//! at. What cannot be understood leaves the group without a pyramid, with a warning: its arrays are shown all the same. What the store
+//! fails to tell is an error of that document and not remembered.
 
 use super::{Below, DERIVED, Directory, Tree};
 use crate::array::scales::Multiscale;
@@ -10,8 +11,10 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, json, scales};
 use crate::limits;
 use crate::store::{Key, Range};
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Most levels that are looked at: each halves the one before, and no axis has 2^62 elements.
 const LEVELS: usize = 64;
@@ -26,6 +29,8 @@ pub(super) struct Pyramid {
     own: Attributes,
     // Found when first asked for.
     found: OnceLock<Option<Multiscale>>,
+    /// Held by who looks; the store's failure, for those who wait meanwhile.
+    looking: Mutex<Option<(Instant, Error)>>,
 }
 
 impl Pyramid {
@@ -40,7 +45,8 @@ impl Tree {
     pub(super) fn pyramid(&self, key: &Key, node: &Result<Node>) -> Option<Arc<Pyramid>> {
         let Ok(Node::Group(Group { format, attributes: Ok(own), .. })) = node else { return None };
         let may_be = *format == Format::N5 || scales::is_ome(own);
-        may_be.then(|| Arc::new(Pyramid { key: key.clone(), own: own.clone(), found: OnceLock::new() }))
+        may_be
+            .then(|| Arc::new(Pyramid { key: key.clone(), own: own.clone(), found: OnceLock::new(), looking: Mutex::default() }))
     }
 
     /// Gives an array the names of its axes that OME-Zarr metadata above it has: version 0.5 wants them in both places.
@@ -73,11 +79,11 @@ impl Tree {
         match node {
             Node::Group(group) if group.format == Format::N5 => {
                 let pyramid = directory.below.pyramid.as_ref().filter(|pyramid| !scales::is_ome(&pyramid.own));
-                let multiscale = pyramid.and_then(|pyramid| self.found(pyramid).cloned());
+                let multiscale = pyramid.map_or(Ok(None), |pyramid| self.found(pyramid))?.cloned();
                 Ok(Cow::Owned(Node::Group(Group { multiscale, ..group.clone() })))
             }
             Node::Array(array) if array.format == Format::N5 && array.dimension_names.is_none() => {
-                let found = directory.above.as_ref().and_then(|pyramid| self.found(pyramid));
+                let found = directory.above.as_ref().map_or(Ok(None), |pyramid| self.found(pyramid))?;
                 let is_this = |path: &str| {
                     let path = path.strip_suffix(DERIVED).and_then(|path| path.strip_suffix('/')).unwrap_or(path);
                     last(&directory.key) == Some(path)
@@ -93,14 +99,32 @@ impl Tree {
         }
     }
 
-    fn found<'a>(&self, pyramid: &'a Pyramid) -> Option<&'a Multiscale> {
-        let survey = || {
-            self.survey(&pyramid.key, &pyramid.own).unwrap_or_else(|e| {
+    /// # Errors
+    /// The store's failure to tell.
+    fn found<'a>(&self, pyramid: &'a Pyramid) -> Result<Option<&'a Multiscale>> {
+        let asked = Instant::now();
+        if let Some(found) = pyramid.found.get() {
+            return Ok(found.as_ref());
+        }
+        let mut looking = pyramid.looking.lock();
+        if let Some(found) = pyramid.found.get() {
+            return Ok(found.as_ref());
+        }
+        if let Some((_, e)) = looking.as_ref().filter(|(when, _)| *when > asked) {
+            return Err(e.clone());
+        }
+        let found = match self.survey(&pyramid.key, &pyramid.own) {
+            Err(e) if e.is_failure() => {
+                *looking = Some((Instant::now(), e.clone()));
+                return Err(e);
+            }
+            Err(e) => {
                 log::warn!("{}: shown without multiscales: {}", pyramid.key, e.reason());
                 None
-            })
+            }
+            Ok(found) => found,
         };
-        pyramid.found.get_or_init(survey).as_ref()
+        Ok(pyramid.found.get_or_init(|| found).as_ref())
     }
 
     fn survey(&self, key: &Key, own: &Attributes) -> Result<Option<Multiscale>> {
@@ -109,7 +133,7 @@ impl Tree {
         scales::multiscale(&scales::Pyramid {
             name: (!key.is_root()).then_some(&name),
             own,
-            above: &self.above(key),
+            above: &self.above(key)?,
             levels: &levels,
             source_axes: self.options.source_axes,
         })
@@ -144,7 +168,10 @@ impl Tree {
     }
 
     /// Attributes of the groups above, nearest first, up to the container's root.
-    fn above(&self, key: &Key) -> Vec<Attributes> {
+    ///
+    /// # Errors
+    /// The store's failure to tell.
+    fn above(&self, key: &Key) -> Result<Vec<Attributes>> {
         let mut found: Vec<Attributes> = Vec::new();
         let mut parts: Vec<&[u8]> = key.as_bytes().split(|&b| b == b'/').filter(|part| !part.is_empty()).collect();
         while found.len() < ABOVE && parts.pop().is_some() {
@@ -154,13 +181,18 @@ impl Tree {
                 self.store.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes)?;
                 json::parse_object(&bytes)
             });
-            let is_root = attributes.as_ref().is_ok_and(|a| a.contains_key("n5"));
-            found.push(attributes.unwrap_or_default());
+            let attributes = match attributes {
+                Err(e) if e.is_failure() => return Err(e),
+                // None, or none that can be read.
+                attributes => attributes.unwrap_or_default(),
+            };
+            let is_root = attributes.contains_key("n5");
+            found.push(attributes);
             if is_root {
                 break;
             }
         }
-        found
+        Ok(found)
     }
 }
 

@@ -8,6 +8,7 @@ use super::endpoint::{self, Host};
 use super::wire::{Ask, Connector, Counters, TRACE, Trace};
 use super::{Address, Options, Service, fail};
 use crate::error::{Error, Kind, Result};
+use crate::pieces;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -404,7 +405,7 @@ impl Client {
         let size = usize::try_from(expected).map_err(|_| (Error::too_big(format!("{expected} bytes")), false))?;
         into.clear();
         crate::store::reserve(into, size).map_err(|e| (e, false))?;
-        let mut stream = result.into_stream();
+        let mut stream = std::pin::pin!(pieces::body(result.into_stream()));
         let mut window = 0_u64;
         while let Some(piece) = timeout_at(deadline, stream.next()).await.map_err(|_| (self.late(trace), false))? {
             let piece = piece.map_err(|e| (fail::broke_off(&e), true))?;

@@ -6,6 +6,7 @@
 
 use super::endpoint::{Host, host};
 use crate::error::{Error, Kind};
+use crate::pieces;
 use bytes::Bytes;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -262,7 +263,7 @@ fn odd(trace: &Trace, reason: String) -> HttpError {
 // The bytes of a body; `None` when there are more than `limit`.
 async fn collect(body: object_store::client::HttpResponseBody, limit: usize) -> std::result::Result<Option<Bytes>, HttpError> {
     use futures_util::StreamExt;
-    let mut stream = body.bytes_stream();
+    let mut stream = std::pin::pin!(pieces::body(body.bytes_stream()));
     let mut all = Vec::new();
     while let Some(piece) = stream.next().await {
         let piece = piece?;

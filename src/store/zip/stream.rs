@@ -7,6 +7,7 @@
 use super::ZipStore;
 use super::directory::{Record, flag};
 use crate::error::{Error, Kind, Result};
+use crate::pieces;
 use std::io::{self, BufRead, Cursor, Read};
 
 // A window of 64 MiB is what the strongest presets of xz and zstd use.
@@ -44,7 +45,7 @@ impl BufRead for Packed<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at >= self.piece.len() && self.position < self.end {
             let most = if self.piece.is_empty() { FIRST } else { NEXT };
-            let length = self.end.saturating_sub(self.position).min(most);
+            let length = super::bytes::len64(pieces::piece(super::bytes::len(self.end.saturating_sub(self.position).min(most))));
             self.at = 0;
             if let Err(e) = self.store.fetch(self.position, length, &mut self.piece) {
                 self.failure = Some(e);
@@ -53,7 +54,8 @@ impl BufRead for Packed<'_> {
             }
             self.position = self.position.saturating_add(length);
         }
-        Ok(self.piece.get(self.at..).unwrap_or_default())
+        let rest = self.piece.get(self.at..).unwrap_or_default();
+        Ok(rest.get(..pieces::piece(rest.len())).unwrap_or_default())
     }
 
     fn consume(&mut self, n: usize) {
@@ -127,7 +129,7 @@ fn decode_range(packed: &mut Packed<'_>, record: &Record, start: u64, end: u64, 
     let mut skipped = 0_u64;
     let mut scratch = vec![0; 64 << 10];
     while skipped < start {
-        let most = super::bytes::len(start.saturating_sub(skipped)).min(scratch.len());
+        let most = pieces::piece(super::bytes::len(start.saturating_sub(skipped)).min(scratch.len()));
         let n = match decoder.read(scratch.get_mut(..most).unwrap_or_default()) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
