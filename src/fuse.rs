@@ -5,6 +5,7 @@
 mod backing;
 mod crew;
 mod plus;
+mod waiters;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::ObjectKind;
@@ -26,6 +27,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
+use waiters::{Asked, Waiters};
 
 /// Prefix of all extended attributes that users give.
 const USER: &[u8] = b"user.";
@@ -69,6 +71,14 @@ struct Shared {
     passing: Passing,
     /// Where the kernel's requests come from, for what fuser cannot answer.
     device: OnceLock<OwnedFd>,
+    /// Who waits for an answer.
+    waiters: Arc<Waiters>,
+}
+
+impl Drop for Adaptor {
+    fn drop(&mut self) {
+        self.shared.waiters.end();
+    }
 }
 
 /// Mounts `vfs` at `mountpoint`, or takes over the mount that somebody has made with `device`, an open `/dev/fuse`. Begins to serve
@@ -114,7 +124,8 @@ pub fn mount(
         let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
     };
-    let shared = Arc::new(Shared { vfs: vfs.clone(), ttl, user, size, passing: Passing::default(), device: OnceLock::new() });
+    let (passing, device_of, waiters) = (Passing::default(), OnceLock::new(), Arc::default());
+    let shared = Arc::new(Shared { vfs: vfs.clone(), ttl, user, size, passing, device: device_of, waiters });
     let adaptor = Adaptor { shared: shared.clone(), crew: Crew::new(REQUESTS.into()), is_distant: vfs.is_distant() };
     let session = match device {
         Some(device) => Session::from_fd(adaptor, device, config.acl, config),
@@ -124,6 +135,11 @@ pub fn mount(
     let device = session.as_fd().try_clone_to_owned().map_err(failed)?;
     // It is empty until now.
     let _ = shared.device.set(device);
+    let own = shared.clone();
+    let interrupt = move |unique| own.device.get().into_iter().for_each(|device| waiters::interrupt(device, unique));
+    if let Err(e) = shared.waiters.watch(interrupt) {
+        log::warn!("who waits for the source cannot be ended before it answers: {e}");
+    }
     if shared.passing.is_possible()
         && let Err(e) = vfs.use_files()
     {
@@ -159,23 +175,24 @@ fn has_helper() -> bool {
 
 impl Adaptor {
     /// Has a request served that may wait for the store.
-    fn serve(&self, request: impl FnOnce(&Shared) + Send + 'static) {
-        self.serve_if(self.is_distant, request);
+    fn serve(&self, request: &Request, job: impl FnOnce(&Shared, Asked) + Send + 'static) {
+        self.serve_if(self.is_distant, request, job);
     }
 
     /// Has a request served by somebody else if it may wait.
-    fn serve_if(&self, may_wait: bool, request: impl FnOnce(&Shared) + Send + 'static) {
+    fn serve_if(&self, may_wait: bool, request: &Request, job: impl FnOnce(&Shared, Asked) + Send + 'static) {
+        let asked = self.shared.asked(request);
         if may_wait {
             let shared = self.shared.clone();
-            self.crew.run(move || request(&shared));
+            self.crew.run(move || job(&shared, asked));
         } else {
-            request(&self.shared);
+            job(&self.shared, asked);
         }
     }
 
     /// The same for one that takes a block.
-    fn serve_block(&self, inode: INodeNo, request: impl FnOnce(&Shared) + Send + 'static) {
-        self.serve_if(self.is_distant || self.shared.vfs.may_wait(inode.0), request);
+    fn serve_block(&self, inode: INodeNo, request: &Request, job: impl FnOnce(&Shared, Asked) + Send + 'static) {
+        self.serve_if(self.is_distant || self.shared.vfs.may_wait(inode.0), request, job);
     }
 }
 
@@ -188,6 +205,29 @@ impl Shared {
             self.vfs.report(&e);
             Errno::from_i32(e.errno())
         })
+    }
+
+    fn asked(&self, request: &Request) -> Asked {
+        self.waiters.ask(request.unique().0, request.pid())
+    }
+
+    /// Runs a request for who waits for it. Where that one has been answered by then, what was done is undone, and the answer that
+    /// is still to be given does not count.
+    fn run_for<T>(
+        &self,
+        asked: Asked,
+        request: impl FnOnce(&Vfs) -> Result<T>,
+        undo: impl FnOnce(&Vfs, T),
+    ) -> std::result::Result<T, Errno> {
+        if asked.is_answered() {
+            return Err(Errno::EINTR);
+        }
+        let done = self.run(request)?;
+        if asked.claim() {
+            return Ok(done);
+        }
+        undo(&self.vfs, done);
+        Err(Errno::EINTR)
     }
 
     fn attr(&self, attr: &Attr) -> FileAttr {
@@ -242,11 +282,11 @@ impl Filesystem for Adaptor {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
-        self.serve(move |it| {
+        self.serve(request, move |it, asked| {
             let doubtful = it.vfs.is_doubtful(parent.0);
-            match it.run(|vfs| vfs.lookup(parent.0, name.as_bytes())) {
+            match it.run_for(asked, |vfs| vfs.lookup(parent.0, name.as_bytes()), |vfs, attr| vfs.take_back(attr.inode)) {
                 Ok(attr) => reply.entry(&it.ttl(&attr), &it.attr(&attr), Generation(0)),
                 Err(e) if i32::from(e) == libc::ENOENT && !doubtful => {
                     // Inode 0 is "absent, and you may believe it for so long".
@@ -266,23 +306,25 @@ impl Filesystem for Adaptor {
         });
     }
 
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.serve(move |it| match it.run(|vfs| vfs.attr(inode.0)) {
+    fn getattr(&self, request: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.serve(request, move |it, asked| match it.run_for(asked, |vfs| vfs.attr(inode.0), |_, _| ()) {
             Ok(attr) => reply.attr(&it.ttl(&attr), &it.attr(&attr)),
             Err(e) => reply.error(e),
         });
     }
 
-    fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.serve_block(inode, move |it| match it.run(|vfs| vfs.open(inode.0)) {
-            Ok(open) => it.passing.reply(&it.vfs, inode.0, open, reply),
-            Err(e) => reply.error(e),
+    fn open(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.serve_block(inode, request, move |it, asked| {
+            match it.run_for(asked, |vfs| vfs.open(inode.0), |vfs, opened| vfs.release(opened.handle)) {
+                Ok(open) => it.passing.reply(&it.vfs, inode.0, open, reply),
+                Err(e) => reply.error(e),
+            }
         });
     }
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -291,16 +333,17 @@ impl Filesystem for Adaptor {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.serve_block(inode, move |it| {
+        self.serve_block(inode, request, move |it, asked| {
             // The bytes go to the kernel from where they lie, so the reply travels into the call.
             let mut reply = Some(reply);
-            let result = it.run(|vfs| {
+            let read = |vfs: &Vfs| {
                 vfs.read(handle.0, offset, size, |bytes| {
                     if let Some(reply) = reply.take() {
                         reply.data(bytes);
                     }
                 })
-            });
+            };
+            let result = it.run_for(asked, read, |_, ()| ());
             if let (Err(e), Some(reply)) = (result, reply) {
                 reply.error(e);
             }
@@ -335,22 +378,23 @@ impl Filesystem for Adaptor {
         reply.error(Errno::ENOSYS);
     }
 
-    fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.serve(move |it| match it.run(|vfs| vfs.opendir(inode.0)) {
+    fn opendir(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.serve(request, move |it, asked| match it.run_for(asked, |vfs| vfs.opendir(inode.0), Vfs::releasedir) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(e) => reply.error(e),
         });
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let result = self.shared.run(|vfs| {
+    fn readdir(&self, request: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let read = |vfs: &Vfs| {
             vfs.readdir(handle.0, offset, &mut |entry| {
                 if is_long(&entry) {
                     return false;
                 }
                 reply.add(INodeNo(entry.inode), entry.next, kind(entry.kind), OsStr::from_bytes(entry.name))
             })
-        });
+        };
+        let result = self.shared.run_for(self.shared.asked(request), read, |_, ()| ());
         match result {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
@@ -360,7 +404,7 @@ impl Filesystem for Adaptor {
     fn readdirplus(&self, request: &Request, _: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         let Some(device) = self.shared.device.get() else { return reply.error(Errno::EIO) };
         let mut page = Page::new(&reply);
-        let result = self.shared.run(|vfs| {
+        let read = |vfs: &Vfs| {
             vfs.readdir_described(handle.0, offset, &mut |entry, attr| {
                 if is_long(&entry) {
                     return false;
@@ -368,7 +412,9 @@ impl Filesystem for Adaptor {
                 let attr = attr.map(|attr| (self.shared.attr(&attr), self.shared.ttl(&attr)));
                 !page.add(entry.inode, entry.next, kind(entry.kind), entry.name, attr.as_ref().map(|(attr, ttl)| (attr, *ttl)))
             })
-        });
+        };
+        // Nothing of it is counted.
+        let result = self.shared.run_for(self.shared.asked(request), read, |_, ()| ());
         match result {
             Ok(()) => page.send(device, request.unique().0, reply),
             Err(e) => reply.error(e),
@@ -388,22 +434,23 @@ impl Filesystem for Adaptor {
         reply.statfs(self.shared.size.div_ceil(u64::from(unit)), 0, 0, 0, 0, unit, 255, unit);
     }
 
-    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         // `ls -l` asks each file for two of other kinds, until it hears that there are no such kinds.
         if !name.as_bytes().starts_with(USER) {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let Some(name) = name.to_str().and_then(|n| n.strip_prefix(XATTR)) else { return reply.error(Errno::NO_XATTR) };
         let name = name.to_owned();
-        self.serve(move |it| match it.run(|vfs| Ok(vfs.xattrs(inode.0)?.into_iter().find(|(n, _)| *n == name))) {
+        let find = move |vfs: &Vfs| Ok(vfs.xattrs(inode.0)?.into_iter().find(|(n, _)| *n == name));
+        self.serve(request, move |it, asked| match it.run_for(asked, find, |_, _| ()) {
             Ok(Some((_, value))) => sized(value.as_bytes(), size, reply),
             Ok(None) => reply.error(Errno::NO_XATTR),
             Err(e) => reply.error(e),
         });
     }
 
-    fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        self.serve(move |it| match it.run(|vfs| vfs.xattrs(inode.0)) {
+    fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        self.serve(request, move |it, asked| match it.run_for(asked, |vfs| vfs.xattrs(inode.0), |_, _| ()) {
             Ok(list) => sized(list.iter().map(|(n, _)| format!("{XATTR}{n}\0")).collect::<String>().as_bytes(), size, reply),
             Err(e) => reply.error(e),
         });

@@ -295,6 +295,14 @@ impl Vfs {
         }
     }
 
+    /// Takes back a lookup whose answer has not reached the kernel.
+    pub fn take_back(&self, inode: u64) {
+        // What it knew of the inode before, it knows still.
+        if inode::unpack(inode).is_none() {
+            self.table.forget(inode, 1);
+        }
+    }
+
     /// The kernel gives back `count` lookups of `inode`.
     pub fn forget(&self, inode: u64, count: u64) {
         // The kernel has no page of this inode left, so nothing remains for new bytes to mix with. An open file means that this

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 const HEAD: usize = 152;
 
 /// Bytes before every answer.
-const ANSWER: usize = 16;
+pub const ANSWER: usize = 16;
 
 /// What every request has room for at least.
 const LEAST_ROOM: usize = 4096;
@@ -82,11 +82,7 @@ impl Page {
 
     /// Answers the request `unique` by this page, in the place of `reply`.
     pub fn send(self, device: &OwnedFd, unique: u64, reply: ReplyDirectoryPlus) {
-        let mut head = [0; ANSWER];
-        let length = u32::try_from(ANSWER.saturating_add(self.bytes.len())).unwrap_or(u32::MAX);
-        let (size, rest) = head.split_at_mut(4);
-        size.copy_from_slice(&length.to_ne_bytes());
-        rest.split_at_mut(4).1.copy_from_slice(&unique.to_ne_bytes());
+        let head = head(ANSWER.saturating_add(self.bytes.len()), 0, unique);
         match rustix::io::writev(device, &[IoSlice::new(&head), IoSlice::new(&self.bytes)]) {
             // Dropped, it would answer a second time. It holds no memory while it is empty.
             Ok(_) => std::mem::forget(reply),
@@ -96,6 +92,17 @@ impl Page {
             }
         }
     }
+}
+
+/// What every answer begins with: its length with these bytes, 0 or an error below it, and the number of the request.
+pub fn head(length: usize, error: i32, unique: u64) -> [u8; ANSWER] {
+    let mut head = [0; ANSWER];
+    let (size, rest) = head.split_at_mut(4);
+    let (code, number) = rest.split_at_mut(4);
+    size.copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes());
+    code.copy_from_slice(&error.to_ne_bytes());
+    number.copy_from_slice(&unique.to_ne_bytes());
+    head
 }
 
 /// The size of the buffer that a request has for its answer. fuser keeps it to itself, but for this description.
