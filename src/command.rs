@@ -112,11 +112,12 @@ fn find_one(opened: &Opened, path: Option<&OsString>) -> Result<Place> {
 
 /// What two errors make the command end with: the graver one.
 fn graver(one: Option<Kind>, other: Kind) -> Kind {
-    const ORDER: [Kind; 10] = [
+    const ORDER: [Kind; 11] = [
         Kind::Bug,
         Kind::Corrupt,
         Kind::TooBig,
         Kind::Unavailable,
+        Kind::Dangling,
         Kind::TimedOut,
         Kind::Changed,
         Kind::Denied,

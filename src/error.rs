@@ -26,6 +26,8 @@ pub enum Kind {
     Changed,
     /// The store failed to answer.
     Unavailable,
+    /// A symbolic link whose target is missing, as git-annex leaves them where the content was not fetched.
+    Dangling,
     /// The store did not answer within the deadline.
     TimedOut,
     /// The caller asked for something that makes no sense (a wrong argument, a mount point in use).
@@ -105,7 +107,7 @@ impl Error {
     }
 
     /// Whether the store failed to answer, which says nothing of what it holds. A refusal is an answer: where names may not be listed,
-    /// some services give it for all that is absent.
+    /// some services give it for all that is absent. So is a link without a target: it lasts, and what lies beside it is good.
     pub fn is_failure(&self) -> bool {
         matches!(self.kind, Kind::Unavailable | Kind::TimedOut | Kind::Changed)
     }
@@ -121,7 +123,7 @@ impl Error {
             Kind::NotFound => libc::ENOENT,
             Kind::Denied => libc::EACCES,
             Kind::Unsupported => libc::EOPNOTSUPP,
-            Kind::Corrupt | Kind::Unavailable | Kind::Mount | Kind::Bug => libc::EIO,
+            Kind::Corrupt | Kind::Unavailable | Kind::Dangling | Kind::Mount | Kind::Bug => libc::EIO,
             Kind::TooBig => libc::EFBIG,
             Kind::Changed => libc::ESTALE,
             Kind::TimedOut => libc::ETIMEDOUT,
@@ -137,7 +139,7 @@ impl Error {
             Kind::Denied => 4,
             Kind::Corrupt | Kind::TooBig => 5,
             Kind::Unsupported => 6,
-            Kind::Unavailable | Kind::TimedOut | Kind::Changed => 7,
+            Kind::Unavailable | Kind::Dangling | Kind::TimedOut | Kind::Changed => 7,
             Kind::Mount => 8,
             Kind::Bug => 1,
         }

@@ -6,9 +6,6 @@
 //! release build, it is all.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use bytes::Bytes;
-use futures_util::Stream;
-
 /// How many bytes a read of up to `length` bytes asks for; none only of none.
 #[cfg(not(debug_assertions))]
 #[inline]
@@ -28,8 +25,8 @@ pub use short::{body, piece};
 
 #[cfg(debug_assertions)]
 mod short {
-    use super::*;
-    use futures_util::{StreamExt, stream};
+    use bytes::Bytes;
+    use futures_util::{Stream, StreamExt, stream};
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 

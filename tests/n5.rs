@@ -9,8 +9,9 @@ use chunkmount::chunk;
 use chunkmount::codec::Length;
 use chunkmount::error::{Kind, Result};
 use chunkmount::format::{self, Context, Documents, n5};
-use chunkmount::store::Key;
+use chunkmount::store::dir::{DirOptions, DirStore};
 use chunkmount::store::mem::MemStore;
+use chunkmount::store::{Key, Range, Store};
 use serde_json::{Value, json};
 
 fn detect(document: &Value, source_axes: bool) -> Result<Array> {
@@ -196,4 +197,19 @@ fn label_multisets_are_told_by_an_attribute() {
     let shown = decode(&labels, &block(1, &[1, 1], Some(36), lists)).unwrap();
     assert_eq!((shown.len(), shown[0], shown[1..].iter().max()), (48, 9, Some(&0)));
     assert_eq!(decode(&labels, &block(1, &[2, 1], Some(36), lists)).unwrap_err().kind(), Kind::Corrupt);
+}
+
+/// Links to blocks that were not fetched, as git-annex leaves them: what the metadata tells is shown all the same.
+#[test]
+fn blocks_that_are_links_to_nothing_leave_the_metadata_as_it_is() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(temp.path().join("a/0")).unwrap();
+    for name in ["0", "1"] {
+        std::os::unix::fs::symlink("../../.git/annex/objects/none", temp.path().join("a/0").join(name)).unwrap();
+    }
+    let store = DirStore::open(temp.path(), DirOptions::default()).unwrap();
+    let dataset = dataset("uint16");
+    assert!(!chunk::is_varlength(&store, &Key::root().join("a").unwrap(), &dataset).unwrap());
+    let e = store.get(&Key::root().join("a/0/0").unwrap(), Range::All, None, 100, &mut Vec::new()).unwrap_err();
+    assert_eq!((e.kind(), e.errno()), (Kind::Dangling, libc::EIO), "{e}");
 }

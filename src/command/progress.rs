@@ -104,7 +104,7 @@ fn word(kind: Kind) -> &'static str {
         Kind::NotFound => "missing",
         Kind::Denied => "denied",
         Kind::Unsupported => "unsupported",
-        Kind::Unavailable | Kind::TimedOut | Kind::Changed => "unavailable",
+        Kind::Unavailable | Kind::Dangling | Kind::TimedOut | Kind::Changed => "unavailable",
         Kind::Usage | Kind::Mount | Kind::Bug => "failed",
     }
 }

@@ -85,7 +85,7 @@ impl Tree {
         // Damage, and what may not be read, says nothing of what lies above it; but a store that does not answer leaves the
         // question open.
         let open = |e: Error| match e.kind() {
-            Kind::Unavailable | Kind::TimedOut | Kind::Changed => Err(e.about(key)),
+            Kind::Unavailable | Kind::Dangling | Kind::TimedOut | Kind::Changed => Err(e.about(key)),
             _ => Ok(Peek::Nothing),
         };
         if !documents.is_empty() {

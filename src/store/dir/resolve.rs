@@ -242,7 +242,7 @@ impl Root {
                     Err(e) => e,
                 },
                 Ok(s) if FileType::from_raw_mode(s.st_mode) == FileType::Symlink => Error::new(
-                    Kind::Unavailable,
+                    Kind::Dangling,
                     format!("the target of the symbolic link {} is missing", String::from_utf8_lossy(name)),
                 ),
                 Ok(_) => Error::new(Kind::Unavailable, "it appeared while it was looked up"),
