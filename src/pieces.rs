@@ -87,10 +87,11 @@ mod short {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, debug_assertions))]
 mod tests {
     use super::short::{Mode, mode};
     use super::*;
+    use bytes::Bytes;
     use futures_util::{FutureExt, StreamExt, stream};
 
     #[test]

@@ -44,8 +44,8 @@ fn links_inside_are_followed_and_others_denied() {
     assert_eq!(store.list(&key("out")).unwrap_err().kind(), Kind::Denied);
     // What was not fetched or mounted is not absent.
     for name in ["dangling", "dangling/x", "gone", "gone/f"] {
-        assert_eq!(kind(&store, name), Kind::Unavailable, "{name}");
-        assert_eq!(store.head(&key(name)).unwrap_err().kind(), Kind::Unavailable, "{name}");
+        assert_eq!(kind(&store, name), Kind::Dangling, "{name}");
+        assert_eq!(store.head(&key(name)).unwrap_err().kind(), Kind::Dangling, "{name}");
     }
     assert_eq!(store.head(&key("a/up")).unwrap_err().kind(), Kind::Corrupt);
     assert_eq!(store.list(&key("a/up/a")).unwrap_err().kind(), Kind::Corrupt);
@@ -63,7 +63,7 @@ fn links_inside_are_followed_and_others_denied() {
     }
     assert_eq!(store.head(&key("out")).unwrap().kind, ObjectKind::Directory);
     assert_eq!(store.head(&key("out/absent")).unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(kind(&store, "gone/f"), Kind::Unavailable);
+    assert_eq!(kind(&store, "gone/f"), Kind::Dangling);
     assert_eq!(store.head(&key("a/up")).unwrap_err().kind(), Kind::Corrupt);
 }
 
