@@ -1,7 +1,7 @@
 //! Listings that tell attributes too, for those who ask for them name by name otherwise (`ls -l`, `find -size`, `cp -r`).
 //!
-//! The first names of a directory come with attributes, which saves who opens what it was told of a way to the daemon for each. Of very
-//! many names, who only wants names gets only names: attributes cost a look at the source for each chunk, and memory of the kernel.
+//! The first names of a directory come with attributes, which saves who opens what it was told of a way to the daemon for each. Beyond
+//! them, and of very many names, who only wants names gets only names: attributes cost a look at the source for each chunk, and memory of the kernel.
 //! That somebody wants more shows when chunks of the array are looked up by name; from then on the listing tells them ahead of the
 //! question.
 
@@ -17,7 +17,8 @@ use std::time::SystemTime;
 /// Names that the source is asked about at a time. In so many there is work for several threads, and neighbours on the disk.
 const WINDOW: usize = 8192;
 
-/// First names of a directory, of which attributes are told in any case.
+/// First names of a directory, of which attributes are told in any case. Where there are so many names that they come while they are listed,
+/// there are none: looking at the first ones, scattered over a cold disk, would hold up the listing.
 const TOLD: usize = 1024;
 
 /// Names of the page after those: few, so that who looks at each name that it is given shows it soon.
@@ -91,8 +92,12 @@ impl Vfs {
         let Some(described) = &names.described else {
             return self.readdir(handle, offset, &mut |entry| add(entry, None));
         };
-        let told = if described.is_wanted() { usize::MAX } else { TOLD };
-        let end = [told, told.saturating_add(TRIED)].into_iter().find(|end| offset < Names::next(*end));
+        let told = match described.is_wanted() {
+            true => usize::MAX,
+            false if names.is_growing() => 0,
+            false => TOLD,
+        };
+        let end = [told, told.saturating_add(TRIED)].into_iter().find(|end| *end > 0 && offset < Names::next(*end));
         self.readdir(handle, offset, &mut |entry| {
             if end.is_some_and(|end| entry.next > Names::next(end)) {
                 return true;

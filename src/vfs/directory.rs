@@ -329,6 +329,11 @@ impl Names {
         usize::try_from(entry.next.checked_sub(FIRST)?).ok()
     }
 
+    /// Whether they come while they are listed.
+    pub(super) fn is_growing(&self) -> bool {
+        self.growing.is_some()
+    }
+
     /// Where the page after so many names begins.
     pub(super) fn next(count: usize) -> u64 {
         (count as u64).saturating_add(FIRST - 1)
