@@ -103,8 +103,8 @@ impl Drop for Ending {
 }
 
 impl Vfs {
-    /// Begins to list what a group holds, or the chunks of an array and what else lies beside them, in a thread that ends with the listing, or when nobody
-    /// wants more of it.
+    /// Begins to list what a group holds, or the chunks of an array and what else lies beside them, in a thread that ends with the
+    /// listing, or when nobody wants more of it.
     pub(super) fn grow(dir: Arc<Dir>, store: Arc<dyn Store>) -> Arc<Growing> {
         let growing = Arc::new(Growing::default());
         let ending = Ending(growing.clone());

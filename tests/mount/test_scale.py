@@ -109,6 +109,19 @@ def test_names_alone_cost_few_attributes(view):
     assert described(view) <= 2 * 1024
 
 
+def test_the_first_names_come_with_attributes(mount, room):
+    """Those of a directory that is not very large, as its own file system tells them."""
+    source = Path(write(room, 200, 200))
+    view = mount(source.parent)
+    names = [name for name in os.listdir(view / "a") if name.isdigit()]
+    assert sorted(names) == sorted(str(number) for number in range(200))
+    assert described(view) == 200
+    for name in names:
+        shown, own = os.stat(view / "a" / name), os.stat(source / name)
+        assert (shown.st_size, shown.st_mtime_ns) == (own.st_size, own.st_mtime_ns), name
+        assert (view / "a" / name).read_bytes() == (source / name).read_bytes(), name
+
+
 def test_first_listing_and_single_chunks_are_quick(view):
     start = time.monotonic()
     with os.scandir(view / "a") as entries:
