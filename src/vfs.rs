@@ -15,6 +15,7 @@ mod file;
 mod growing;
 mod inode;
 mod lookup;
+mod pins;
 mod presence;
 
 use crate::array::Array;
@@ -22,11 +23,10 @@ use crate::cache::{Budget, Cache};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::placement::Indexes;
-use crate::store::{Key, Meta, ObjectKind, Store, Version};
+use crate::store::{Key, Meta, ObjectKind, Store};
 use crate::tree::{Below, Directory, Tree};
 use inode::{Places, Table};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,14 +146,6 @@ impl Place {
     }
 }
 
-/// The version that a chunk's inode stands for; `None` for an absent chunk that is shown as fill values.
-struct Pin {
-    version: Option<Version>,
-    opens: u32,
-    /// Whether this version has been decoded without an error.
-    verified: bool,
-}
-
 /// What an inode is.
 #[derive(Clone)]
 enum Thing {
@@ -181,7 +173,7 @@ pub struct Vfs {
     table: Table<TableKey, Thing>,
     arrays: RwLock<Vec<Arc<Chunks>>>,
     root: RwLock<Arc<Dir>>,
-    pins: Mutex<HashMap<u64, Pin>>,
+    pins: pins::Pins,
     files: file::Handles<file::Open>,
     directories: file::Handles<Arc<directory::Names>>,
     errors: AtomicU64,
@@ -213,7 +205,7 @@ impl Vfs {
             table: Table::new(),
             arrays,
             root: RwLock::new(root),
-            pins: Mutex::default(),
+            pins: pins::Pins::default(),
             files: file::Handles::default(),
             directories: file::Handles::default(),
             errors: AtomicU64::new(0),
@@ -305,13 +297,7 @@ impl Vfs {
 
     /// The kernel gives back `count` lookups of `inode`.
     pub fn forget(&self, inode: u64, count: u64) {
-        // The kernel has no page of this inode left, so nothing remains for new bytes to mix with. An open file means that this
-        // is late news: the kernel has met the inode again since.
-        let mut pins = self.pins.lock();
-        if pins.get(&inode).is_some_and(|pin| pin.opens == 0) {
-            pins.remove(&inode);
-        }
-        drop(pins);
+        self.pins.forget(inode);
         if inode::unpack(inode).is_none() {
             self.table.forget(inode, count);
         }

@@ -354,17 +354,38 @@ fn an_open_that_failed_binds_nobody_to_what_was_damaged() {
     assert_eq!(again.unwrap().unwrap(), b"abcd", "it is still in the cache");
 }
 
+/// Metadata of one shard of two chunks of four bytes, whose index follows them.
+const SHARD: &[u8] = br#"{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8", "fill_value": 0,
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8]}}, "chunk_key_encoding": {"name": "default"},
+    "codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [4], "codecs": [{"name": "bytes"}],
+    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}]}"#;
+
+#[test]
+fn a_version_of_which_nobody_has_a_byte_binds_nobody() {
+    let store = Arc::new(MemStore::new());
+    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    put("zarr.json", SHARD);
+    let index = [0u64, 4, 4, 4].map(u64::to_le_bytes).concat();
+    put("c/0", &[b"abcdefgh", &index[..]].concat());
+    let options =
+        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
+    let vfs = Vfs::new(Tree::new(store.clone(), tree::Options::default()), options).unwrap();
+    let vfs: &dyn Session = &vfs;
+    assert_eq!(vfs.read("c/0").unwrap(), b"abcd");
+    // The index of the old shard is in memory; of its second chunk nobody has read anything.
+    let swapped = [4u64, 4, 0, 4].map(u64::to_le_bytes).concat();
+    put("c/0", &[b"ijklmnop", &swapped[..]].concat());
+    assert_eq!(vfs.read("c/1").unwrap(), b"ijkl");
+    assert_eq!(vfs.read("c/0").unwrap(), b"abcd");
+    assert!(store.delete(&Key::root().join("c/0").unwrap()));
+    assert_eq!(vfs.read("c/1").unwrap(), b"ijkl", "it is still in the cache");
+}
+
 #[test]
 fn what_is_damaged_in_a_newer_version_is_no_error_of_the_older() {
     let store = Arc::new(MemStore::new());
     let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
-    put(
-        "zarr.json",
-        br#"{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8", "fill_value": 0,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8]}}, "chunk_key_encoding": {"name": "default"},
-        "codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [4], "codecs": [{"name": "bytes"}],
-        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}]}"#,
-    );
+    put("zarr.json", SHARD);
     let index = [0u64, 4, 4, 4].map(u64::to_le_bytes).concat();
     let age = Some(Duration::ZERO);
     for newer in [Some(&b"no index"[..]), None] {

@@ -1,6 +1,7 @@
 //! Open files: a version pinned at open, and reads from the block cache.
 
-use super::{Chunks, File, Pin, Place, Thing, Vfs};
+use super::pins::Pin;
+use super::{Chunks, File, Place, Thing, Vfs};
 use crate::cache::{Block, Hold};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
@@ -59,12 +60,8 @@ pub enum Open {
     File(u64, Arc<File>),
 }
 
-impl Pin {
-    fn open(&mut self) -> (Option<Version>, bool) {
-        self.opens = self.opens.saturating_add(1);
-        (self.version.clone(), self.verified)
-    }
-}
+/// Most times that an open looks which version is there, of a chunk that changes meanwhile.
+const TRIES: u32 = 8;
 
 /// What the kernel is told when a file is opened.
 pub struct Opened {
@@ -112,12 +109,12 @@ impl Vfs {
             },
             Thing::Place(place) if place.is_chunk() => {
                 self.note_open(&place);
-                let (pin, verified) = self.pin(inode, &place)?;
-                content = self.verify(inode, &place, pin.as_ref(), verified).inspect_err(|_| self.give_up(inode))?;
-                if !verified {
+                let (pin, held) = self.open_chunk(inode, &place)?;
+                content = held;
+                if !pin.bound {
                     pages = Pages::Drop;
                 }
-                Open::Chunk(inode, place, pin)
+                Open::Chunk(inode, place, pin.version)
             }
             Thing::Statistics => {
                 pages = Pages::None;
@@ -128,36 +125,37 @@ impl Vfs {
         Ok(Opened { handle: self.files.add(open), pages, content })
     }
 
-    /// The version that `inode` stands for, and whether its content was decoded once; the present version where nobody opened
-    /// it since the kernel knows it. Counts an open file.
-    fn pin(&self, inode: u64, place: &Place) -> Result<(Option<Version>, bool)> {
-        let held = self.pins.lock().get_mut(&inode).map(Pin::open);
-        if let Some(held) = held {
-            return Ok(held);
+    /// Pins the chunk `inode` and decodes it. Where nobody has a byte of the version that it is pinned to, and the source has another,
+    /// that one is as good.
+    fn open_chunk(&self, inode: u64, place: &Place) -> Result<(Pin, Option<Hold>)> {
+        let mut tries = 0;
+        loop {
+            let pin = self.pins.open(inode, || self.present(place))?;
+            let result = self.verify(inode, place, &pin);
+            tries += 1;
+            match result {
+                Ok(held) if self.pins.bind(inode, &pin) => return Ok((pin, held)),
+                // Whom it was shared with has found another version.
+                Ok(_) if tries < TRIES => {}
+                Ok(_) => return Err(Error::new(Kind::Changed, "changes while it is opened").about(place.key()?)),
+                Err(e) => {
+                    let stale = e.kind() == Kind::Changed;
+                    let free = self.pins.give_up(inode, &pin, stale);
+                    if !(stale && free && place.pin.is_none() && tries < TRIES) {
+                        return Err(e);
+                    }
+                }
+            }
         }
-        let version = match &place.pin {
+    }
+
+    /// The version to pin a chunk to.
+    fn present(&self, place: &Place) -> Result<Option<Version>> {
+        Ok(match &place.pin {
             Some(meta) => Some(meta.version.clone()),
             None if self.options.refresh.is_some() => None,
             None => self.chunk_meta(place)?.map(|m| m.version),
-        };
-        Ok(self.pins.lock().entry(inode).or_insert(Pin { version, opens: 0, verified: false }).open())
-    }
-
-    fn unpin(&self, inode: u64) {
-        if let Some(pin) = self.pins.lock().get_mut(&inode) {
-            pin.opens = pin.opens.saturating_sub(1);
-        }
-    }
-
-    /// An open failed. A version of which nobody has got a byte binds nobody: what is there when it is tried again is as good.
-    fn give_up(&self, inode: u64) {
-        let mut pins = self.pins.lock();
-        if let Some(pin) = pins.get_mut(&inode) {
-            pin.opens = pin.opens.saturating_sub(1);
-            if pin.opens == 0 && !pin.verified {
-                pins.remove(&inode);
-            }
-        }
+        })
     }
 
     /// Makes sure that a chunk can be read, before its file is opened: some readers (`numpy.fromfile` is one) take no notice of
@@ -166,20 +164,17 @@ impl Vfs {
     /// It is decoded once for each version. After that the kernel may have all of it, so it is enough that the block is still
     /// in the cache, or that the source still has that version. A block that the kernel can read by itself is decoded for that
     /// each time it is not in the cache.
-    fn verify(&self, inode: u64, place: &Place, pin: Option<&Version>, verified: bool) -> Result<Option<Hold>> {
+    fn verify(&self, inode: u64, place: &Place, pin: &Pin) -> Result<Option<Hold>> {
         let files = self.cache.files();
         let by_kernel = files.zip(place.chunks.array.chunk_bytes()).is_some_and(|(files, bytes)| files.takes(bytes));
-        if !verified || by_kernel {
-            let block = self.block(inode, place, pin.cloned())?;
-            if let Some(pin) = self.pins.lock().get_mut(&inode) {
-                pin.verified = true;
-            }
+        if !pin.bound || by_kernel {
+            let block = self.block(inode, place, pin.version.clone())?;
             return Ok(self.cache.hold(inode, &block));
         }
-        if let Some(pin) = pin
-            && !self.cache.contains(inode, Some(pin))
+        if let Some(version) = &pin.version
+            && !self.cache.contains(inode, Some(version))
         {
-            self.probe(&place.key()?, pin)?;
+            self.probe(&place.key()?, version)?;
         }
         Ok(None)
     }
@@ -224,7 +219,7 @@ impl Vfs {
     /// Closes a file.
     pub fn release(&self, handle: u64) {
         if let Some(Open::Chunk(inode, ..)) = self.files.remove(handle) {
-            self.unpin(inode);
+            self.pins.release(inode);
         }
     }
 

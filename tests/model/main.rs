@@ -34,7 +34,7 @@ use writers::{Array, Layout};
 const REGRESSIONS: &str = include_str!("regressions.txt");
 
 /// How long new cases are tried where no number is asked for, and how many are at least.
-const TIME: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(40);
 const LEAST: u64 = 50;
 
 /// An object through time: what it held after each change. A change is a version.
