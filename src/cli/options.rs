@@ -105,6 +105,8 @@ pub fn from_helper(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
 
 /// Adds the flags that a list of options means. Commas separate; a backslash takes the next character as it is.
 fn flags(list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), String> {
+    use clap::CommandFactory;
+    let command = super::Cli::command();
     for option in split(list.as_bytes()).into_iter().filter(|option| !option.is_empty()) {
         let text = String::from_utf8_lossy(&option).into_owned();
         if DROPPED.contains(&text.as_str()) || DROPPED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
@@ -113,7 +115,7 @@ fn flags(list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), St
         let end = option.iter().position(|b| *b == b'=').unwrap_or(option.len());
         let (name, value) = option.split_at_checked(end).unwrap_or((&option, &[]));
         let name = String::from_utf8_lossy(name).replace('_', "-");
-        match known(&name) {
+        match known(&command, &name) {
             None if sloppy => continue,
             None => return Err(format!("\"{text}\" is no mount option that is understood")),
             Some(false) if !value.is_empty() => return Err(format!("the mount option \"{text}\" takes no value")),
@@ -128,10 +130,8 @@ fn flags(list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), St
 }
 
 /// Whether there is a flag of this name for a mount, and if so whether it takes a value.
-fn known(name: &str) -> Option<bool> {
-    use clap::CommandFactory;
+fn known(command: &clap::Command, name: &str) -> Option<bool> {
     let is_other = ["unmount", "daemon", "fake", "help", "version"].contains(&name);
-    let command = super::Cli::command();
     let found = command.get_arguments().find(|argument| argument.get_long() == Some(name) && !is_other)?;
     Some(found.get_action().takes_values())
 }
