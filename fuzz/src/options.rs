@@ -55,7 +55,7 @@ fn list(lists: &[OsString], word: &str) {
     }
     assert_eq!(expand(&with), found, "{word} is no word of the system");
     if let Ok(found) = &found {
-        found.iter().for_each(|flag| check(flag));
+        check(found.iter());
         assert!(found.len() <= lists.iter().map(|list| words(list.as_bytes())).sum(), "{found:?}");
         let again: Vec<OsString> = found.iter().map(|flag| escaped(flag)).collect();
         assert_eq!(expand(&again).as_ref(), Ok(found));
@@ -81,13 +81,11 @@ fn helper(arguments: &[OsString]) {
     let end = found.iter().position(|flag| flag == "--").unwrap();
     let (flags, places) = found.split_at(end);
     let places = &places[1..];
-    for flag in flags {
-        match flag.as_bytes() {
-            b"-h" | b"--help" | b"-V" | b"--version" => assert!(arguments.contains(flag)),
-            b"--fake" | b"--verbose" => {}
-            _ => check(flag),
-        }
-    }
+    check(flags.iter().filter(|flag| match flag.as_bytes() {
+        b"-h" | b"--help" | b"-V" | b"--version" => !arguments.contains(flag),
+        b"--fake" | b"--verbose" => false,
+        _ => true,
+    }));
     let mut rest = arguments.iter();
     for place in places {
         assert!(rest.any(|argument| argument == place), "{place:?} is no argument, or not in its order");
@@ -98,15 +96,17 @@ fn helper(arguments: &[OsString]) {
     }
 }
 
-/// That a flag is one of a mount, with a value where it takes one.
-fn check(flag: &OsStr) {
-    let text = flag.as_bytes().strip_prefix(b"--").unwrap();
-    let end = text.iter().position(|&b| b == b'=');
-    let name = std::str::from_utf8(&text[..end.unwrap_or(text.len())]).unwrap();
-    assert!(!NEVER.contains(&name) && !SYSTEM.contains(&name), "{name}");
+/// That flags are those of a mount, with a value where they take one.
+fn check<'a>(flags: impl Iterator<Item = &'a OsString>) {
     let command = Cli::command();
-    let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name)).unwrap();
-    assert_eq!(argument.get_action().takes_values(), end.is_some(), "{name}");
+    for flag in flags {
+        let text = flag.as_bytes().strip_prefix(b"--").unwrap();
+        let end = text.iter().position(|&b| b == b'=');
+        let name = std::str::from_utf8(&text[..end.unwrap_or(text.len())]).unwrap();
+        assert!(!NEVER.contains(&name) && !SYSTEM.contains(&name), "{name}");
+        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name)).unwrap();
+        assert_eq!(argument.get_action().takes_values(), end.is_some(), "{name}");
+    }
 }
 
 /// Options of a list that are not empty, at most: commas that were escaped are counted.
