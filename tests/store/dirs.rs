@@ -193,7 +193,7 @@ fn a_file_that_is_cut_and_lengthened_is_whole_or_an_error() {
     std::fs::write(&path, &content).unwrap();
     let store = open(temp.path());
     let ends = AtomicBool::new(false);
-    let (mut whole, mut cut) = (0, 0);
+    let (mut whole, mut failed) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let file = std::fs::File::options().write(true).open(&path).unwrap();
@@ -209,7 +209,8 @@ fn a_file_that_is_cut_and_lengthened_is_whole_or_an_error() {
         });
         let _end = Ends(&ends);
         let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(1) || (whole == 0 || cut == 0) && start.elapsed() < Duration::from_secs(30) {
+        while start.elapsed() < Duration::from_secs(1) || (whole == 0 || failed == 0) && start.elapsed() < Duration::from_secs(30)
+        {
             for range in [Range::All, Range::Part { offset: 4000, length: 40_000 }, Range::Suffix(30_000)] {
                 // Into a new buffer, and into one that is there.
                 for mut bytes in [Vec::new(), vec![9; 60_000]] {
@@ -222,13 +223,12 @@ fn a_file_that_is_cut_and_lengthened_is_whole_or_an_error() {
                         }
                         Err(e) => {
                             assert_eq!((e.kind(), bytes.len()), (Kind::Changed, 0), "{e}");
-                            cut += usize::from(e.reason().contains("was cut while it was read"));
+                            failed += 1;
                         }
                     }
                 }
             }
         }
     });
-    println!("{whole} were whole, {cut} cut");
-    assert!(whole > 0 && cut > 0, "{whole} were whole, {cut} cut");
+    assert!(whole > 0 && failed > 0, "{whole} were whole, {failed} failed");
 }
