@@ -23,7 +23,7 @@ from support.reading import View, by_numpy, by_tensorstore, by_zarr, difference
 BASE, CASES = data.broken()
 CASES = [(BASE, case) for case in CASES] + [(base, case) for base, cases in [data.broken("bad-zarr3.tar.xz")] for case in cases]
 MEMORY_KIB = 1 << 20
-# What is claimed takes no memory; documents that are large themselves take up to ten times their text.
+# What is claimed takes no memory; documents that are large themselves take up to forty times their text.
 LIES_KIB = 128 << 10
 LARGE = {"n5_attrs_million"}
 # Damaged, or too large.
