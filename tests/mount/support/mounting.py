@@ -71,7 +71,6 @@ class Mount:
         self.where = Path(where)
         self.log = Path(log)
         self.expired = False
-        self.made = not self.where.exists()
         self.prefix = prefix
         command = [*prefix, str(binary()), str(source), str(where), "-f", *options]
         with open(self.log, "wb") as stderr:
