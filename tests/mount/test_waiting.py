@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import zarr
 
 from support.mounting import mounted, wait_for
 from support.s3 import clean_env, fault, status
@@ -171,6 +172,49 @@ def test_who_is_killed_is_gone(way, number, shown, record_property):
     assert (shown.view / "a/3/4").read_bytes() == shown.values[30:40, 40:50].tobytes()
     assert (shown.view / "file").read_bytes() == FOREIGN
     assert not shown.view.text()
+
+
+# Asks an open file for where it comes from, once a line comes.
+ASKS = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+print(flush=True)
+sys.stdin.readline()
+os.getxattr(file, "user.chunkmount.source")
+"""
+
+
+@pytest.mark.parametrize("way", ["getattr", "getxattr"])
+def test_who_is_killed_over_what_was_known_before(way, bucket, room, record_property):
+    """What is asked of an inode itself reaches the store where names and versions are looked at again."""
+    shard = zarr.create_array(room / "shards", shape=(8, 8), chunks=(4, 4), shards=(8, 8), dtype="<i4")
+    shard[:] = 1
+    bucket.upload("s/shards", room / "shards")
+    view = bucket.mount("s3://b/s", "--refresh", "0.5")
+
+    def attempt(_):
+        if way == "getattr":
+            time.sleep(0.6)
+            silence = Silence(bucket, "LIST", "s/")
+            process = start("stat", view.where)
+        else:
+            command = [sys.executable, "-c", ASKS, view / "shards/c/0/1"]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            assert process.stdout.readline()
+            time.sleep(0.6)
+            silence = Silence(bucket, "HEAD", "s/shards/c/0/0")
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+        silence.waits_for()
+        # Python handles SIGINT.
+        took = ended(process, signal.SIGTERM)
+        silence.is_over.set()
+        return took
+
+    best(attempt, record_property)
+    nothing_open(view)
+    assert (view / "a/3/4").read_bytes() == bucket.values[30:40, 40:50].tobytes()
+    assert not view.text()
 
 
 @pytest.mark.parametrize("way", ["lookup", "open", "read", "direct read", "opendir"])
