@@ -322,6 +322,18 @@ def test_allow_other(corpus, mount, room):
     assert read.returncode == 0 and read.stdout == path.read_bytes(), read.stderr
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
+def test_others_see_nothing(corpus, mount):
+    """What root has mounted without --allow-other is closed to all others, as far as it is looked at."""
+    view = mount(corpus.path("n5/rust.n5"))
+    path = first_chunk(view)
+    assert path.read_bytes()
+    other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "LC_ALL=C"]
+    for command in (["ls", view], ["stat", view], ["stat", path], ["cat", path], ["getfattr", "-d", path]):
+        run = subprocess.run([*other, *command], capture_output=True, text=True, timeout=30)
+        assert run.returncode and "Permission denied" in run.stderr and not run.stdout, (command, run)
+
+
 def test_a_link_out_of_the_source_is_followed_only_on_request(corpus, mount, room):
     shutil.copytree(corpus.path("n5/rust.n5"), room / "elsewhere" / "inner.n5")
     shutil.copytree(corpus.path("zarr2/fills.zarr"), room / "source")
