@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support import data
-from support.mounting import binary, detach, mounted, wait_for
+from support.mounting import BACKGROUND, binary, detach, mounted, wait_for
 from support.s3 import clean_env
 from test_s3 import double  # noqa: F401
 from test_waiting import CHUNK, Silence, bucket, shown, start, waiting  # noqa: F401
@@ -178,7 +178,7 @@ def test_a_signal_during_the_start_in_the_background(whom, number, room):
         except OSError:  # it is just ending
             return False
 
-    log = room / "background.log"
+    log = room / f"log{BACKGROUND}"
     for after in (0.0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1):
         process = subprocess.Popen(
             [binary(), data.SAMPLE_ZIP, where, "--log-file", log], stderr=subprocess.DEVNULL, start_new_session=True
