@@ -127,6 +127,20 @@ def test_the_first_names_come_with_attributes(mount, room):
         assert (view / "a" / name).read_bytes() == (source / name).read_bytes(), name
 
 
+def test_du_and_the_completion_of_names(view):
+    """What looks at every file, and what a shell does at each press of the tab key."""
+    start = time.monotonic()
+    sizes = subprocess.run(["du", "-a", "-b", view / "a"], capture_output=True, text=True, timeout=90, check=True).stdout.splitlines()
+    chunks = [line for line in sizes if line.rpartition("/")[2].isdigit()]
+    assert len(chunks) == MANY and all(line.startswith("1\t") for line in chunks)
+    told = time.monotonic() - start
+    start = time.monotonic()
+    begin = str(MANY - 1)[:-1]
+    done = subprocess.run(["bash", "-c", 'compgen -f "$0"', view / "a" / begin], capture_output=True, text=True, timeout=60, check=True)
+    assert sorted(done.stdout.split()) == sorted(str(view / "a" / name) for name in [begin, *(f"{begin}{digit}" for digit in range(10))])
+    print(f"du {told:.2f} s, completion {time.monotonic() - start:.2f} s")
+
+
 def test_first_listing_and_single_chunks_are_quick(view):
     start = time.monotonic()
     with os.scandir(view / "a") as entries:
