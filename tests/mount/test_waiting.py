@@ -138,8 +138,8 @@ def way_to_wait(way, n=TRIES[0]):
 
 def waiting(view, command, prefix=()):
     """Starts a command with paths in a mount."""
-    words = command.split()
-    paths = [f"{view.where}/{word}" if "a/" in word or word.startswith("file") else word.replace("if=", f"if={view.where}/") for word in words]
+    in_mount = lambda word: f"{view.where}/{word}" if "a/" in word or word.startswith("file") else word  # noqa: E731
+    paths = [in_mount(word).replace("if=", f"if={view.where}/") for word in command.split()]
     return start(*paths, prefix=prefix)
 
 
