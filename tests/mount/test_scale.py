@@ -127,8 +127,9 @@ def test_the_first_names_come_with_attributes(mount, room):
         assert (view / "a" / name).read_bytes() == (source / name).read_bytes(), name
 
 
-def test_du_and_the_completion_of_names(view):
+def test_du_and_the_completion_of_names(sparse, mount):
     """What looks at every file, and what a shell does at each press of the tab key."""
+    view = mount(sparse)
     start = time.monotonic()
     sizes = subprocess.run(["du", "-a", "-b", view / "a"], capture_output=True, text=True, timeout=90, check=True).stdout.splitlines()
     chunks = [line for line in sizes if line.rpartition("/")[2].isdigit()]
