@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import data
-from support.mounting import Mount, binary, detach, mounts
+from support.mounting import BACKGROUND, Mount, binary, detach, faults_of_the_program, mounts
 from support.s3 import SERVER
 
 
@@ -36,8 +36,12 @@ def room():
     yield path
     for point in reversed([point for point, _ in mounts() if Path(point).is_relative_to(path)]):
         detach(point)
+    # What daemons in the background have logged, as `Mount` looks at the log of each in the foreground.
+    logs = [*path.glob(f"*{BACKGROUND}"), *path.glob(f"home/*{BACKGROUND}")]
+    faults = {log.name: faults_of_the_program(log.read_text(encoding="utf-8", errors="replace")) for log in logs}
     # Some hold very many files.
     subprocess.run(["rm", "-rf", "--one-file-system", path])
+    assert not any(faults.values()), faults
 
 
 @pytest.fixture

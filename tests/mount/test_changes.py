@@ -3,8 +3,10 @@
 import errno
 import os
 import shutil
+import subprocess
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,6 +159,71 @@ def test_a_source_that_disappears(pair, mount):
     except OSError as error:
         assert error.errno in (errno.ESTALE, errno.EIO, errno.ENOENT)
     assert view.process.poll() is None
+
+
+def test_a_directory_that_is_renamed_is_read_on(pair, mount, room):
+    """What is opened, and what nobody has looked at yet; another one in its place is another one."""
+    source, new = pair
+    view = mount(source, "--cache-size", "4M")
+    with open(view / "a" / "0.0.0", "rb") as file:
+        begun = file.read(100_000)
+        source.rename(room / "elsewhere")
+        assert one_value(begun + file.read()) == 1111
+        new.rename(source)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for number in range(4):
+            assert one_value((view / "a" / f"{number}.0.0").read_bytes()) == 1111
+        file.seek(0)
+        assert one_value(file.read()) == 1111
+    assert not view.text()
+
+
+@pytest.mark.parametrize("place", ["nothing", "another"])
+def test_an_archive_that_is_renamed(place, pair, mount, room):
+    """It is looked for by its path: what is not held is an error, and no chunk is absent."""
+    source, new = (Path(shutil.make_archive(str(room / path.name), "zip", path)) for path in pair)
+    view = mount(source, "--cache-size", "4M")
+    with open(view / "a" / "0.0.0", "rb") as file:
+        begun = file.read(100_000)
+        source.rename(room / "elsewhere")
+        if place == "another":
+            new.rename(source)
+        told = set()
+        for read in (lambda: begun + file.read(), *((lambda n=n: (view / "a" / f"{n}.0.0").read_bytes()) for n in range(4))):
+            try:
+                assert one_value(read()) == 1111
+            except OSError as error:
+                told.add(error.errno)
+    assert told and told <= {errno.ESTALE, errno.EIO}, told
+    assert {f"{n}.0.0" for n in range(4)} <= set(os.listdir(view / "a"))
+
+
+@pytest.mark.parametrize("closed", ["a", "a/1.0.0", "."])
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
+def test_a_source_that_may_not_be_read_any_more(closed, pair, mount, room, ordinary_user):
+    """What an ordinary user has begun to read goes on; the rest is refused, and never absent."""
+    source, prefix = pair[0], ordinary_user.prefix
+    subprocess.run(["chown", "-R", "65534:65534", source], check=True)
+    view = mount(source, where=ordinary_user.home / "mnt", prefix=prefix)
+    command = ["sh", "-c", 'head -c 100000; read line < "$0"; cat', room / "go"]
+    os.mkfifo(room / "go")
+    (room / "go").chmod(0o644)
+    opened = [*prefix, "sh", "-c", 'exec "$@" < "$0"', view / "a" / "0.0.0", *command]
+    reader = subprocess.Popen(opened, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    begun = reader.stdout.read(100_000)
+    (source / closed).chmod(0)
+    try:
+        (room / "go").write_text("go\n")
+        rest, problem = reader.communicate(timeout=30)
+        assert "Permission denied" in problem.decode() or one_value(begun + rest) == 1111, problem
+        for number in range(4):
+            read = subprocess.run([*prefix, "cat", view / "a" / f"{number}.0.0"], capture_output=True, timeout=30)
+            if read.returncode == 0:
+                assert one_value(read.stdout) == 1111 and number != 1
+            else:
+                assert "Permission denied" in read.stderr.decode() and (number == 1 or closed != "a/1.0.0"), read.stderr
+    finally:
+        (source / closed).chmod(0o755)
 
 
 def test_an_archive_that_is_replaced_under_its_mount(corpus, mount, room):

@@ -13,19 +13,24 @@ import numpy as np
 import pytest
 
 from support.reading import View
+from test_s3 import double  # noqa: F401
 
 MANY = int(os.environ.get("CHUNKMOUNT_MANY", "100000"))
 
 
-def write(root, count, length):
-    """The first `count` chunks of an array of `length`."""
-    meta = {
+def described_as(length):
+    """The document of an array of bytes, each of which is a chunk."""
+    return {
         "zarr_format": 2, "shape": [length], "chunks": [1], "dtype": "|u1", "compressor": None, "filters": None,
         "order": "C", "fill_value": 0,
     }  # fmt: skip
+
+
+def write(root, count, length):
+    """The first `count` chunks of an array of `length`."""
     (root / "s" / "a").mkdir(parents=True)
     (root / "s" / ".zgroup").write_text('{"zarr_format": 2}')
-    (root / "s" / "a" / ".zarray").write_text(json.dumps(meta))
+    (root / "s" / "a" / ".zarray").write_text(json.dumps(described_as(length)))
     chunks = str(root / "s" / "a")
     for number in range(count):
         if number < 251:
@@ -122,6 +127,21 @@ def test_the_first_names_come_with_attributes(mount, room):
         assert (view / "a" / name).read_bytes() == (source / name).read_bytes(), name
 
 
+def test_du_and_the_completion_of_names(sparse, mount):
+    """What looks at every file, and what a shell does at each press of the tab key."""
+    view = mount(sparse)
+    start = time.monotonic()
+    sizes = subprocess.run(["du", "-a", "-b", view / "a"], capture_output=True, text=True, timeout=90, check=True).stdout.splitlines()
+    chunks = [line for line in sizes if line.rpartition("/")[2].isdigit()]
+    assert len(chunks) == MANY and all(line.startswith("1\t") for line in chunks)
+    told = time.monotonic() - start
+    start = time.monotonic()
+    begin = str(MANY - 1)[:-1]
+    done = subprocess.run(["bash", "-c", 'compgen -f "$0"', view / "a" / begin], capture_output=True, text=True, timeout=60, check=True)
+    assert sorted(done.stdout.split()) == sorted(str(view / "a" / name) for name in [begin, *(f"{begin}{digit}" for digit in range(10))])
+    print(f"du {told:.2f} s, completion {time.monotonic() - start:.2f} s")
+
+
 def test_first_listing_and_single_chunks_are_quick(view):
     start = time.monotonic()
     with os.scandir(view / "a") as entries:
@@ -181,17 +201,60 @@ def test_a_group_of_very_many_arrays(mount, room):
     assert (view / "note.txt").read_text() == "beside them"
 
 
+# Processes that all wait for the end of the input, and then read the first byte of a chunk each; tells when they have begun.
+AT_ONCE = """
+exec 3<&0
+for number in $(seq 0 "$2" "$3"); do
+    (read line <&3; exec head -c 1 "$1/$number") &
+done
+echo >&2
+wait
+"""
+
+
+def read_at_once(view, step, last, seconds):
+    """Has every `step`th chunk read by a process of its own, all at once; the most threads of the daemon meanwhile."""
+    command = ["sh", "-c", AT_ONCE, "sh", view / "a", str(step), str(last)]
+    readers = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert readers.stderr.readline() == b"\n"
+    threads, over = [view.status("Threads")], threading.Event()
+    watcher = threading.Thread(target=lambda: [threads.append(view.status("Threads")) for _ in iter(lambda: over.wait(0.01), True)])
+    watcher.start()
+    start = time.monotonic()
+    try:
+        out, problems = readers.communicate(timeout=seconds)
+    finally:
+        over.set()
+        watcher.join()
+        readers.kill()
+    print(f"{len(out)} readers at once, the slowest after {time.monotonic() - start:.2f} s; at most {max(threads)} threads")
+    assert not problems, problems[-1000:]
+    assert sorted(out) == sorted(number % 251 for number in range(0, last + 1, step))
+    return max(threads)
+
+
 def test_very_many_processes(view):
-    """Each of 2,000 chunks is read by a process of its own, 64 of them at a time; the daemon needs no thread for each."""
+    """Each of 2,000 chunks is read by a process of its own, all at once; the daemon needs no thread for each."""
     (view / "a" / "0").read_bytes()
     before = view.status("Threads")
     # What serves the kernel (two more than the processors), what reads ahead (a thread for each), and a few that wait for signals.
     assert before <= 2 * (os.cpu_count() or 2) + 2 + 6
-    command = f"cd {view.where}/a && seq 0 {MANY // 2000} {MANY - 1} | xargs -P 64 -n 1 head -c 1"
-    done = subprocess.run(command, shell=True, capture_output=True, timeout=90)
-    assert done.returncode == 0, done.stderr[-1000:]
-    assert sorted(done.stdout) == sorted(number % 251 for number in range(0, MANY, MANY // 2000))
-    assert view.status("Threads") <= before
+    assert read_at_once(view, MANY // 2000, MANY - 1, 60) <= before
+
+
+def test_very_many_processes_and_a_bucket(double):  # noqa: F811
+    """As many threads as wait for the network, 256 at most, whoever else waits for them."""
+    for number in range(2000):
+        double.put(f"s/a/{number}", bytes([number % 251]))
+    double.put("s/a/.zarray", json.dumps(described_as(2000)).encode())
+    view = double.mount("s3://b/s")
+    (view / "a" / "0").read_bytes()
+    before = view.status("Threads")
+    most = read_at_once(view, 1, 1999, 90)
+    assert most <= before + 256, before
+    stats = view.stats()
+    assert stats["open"]["files"] == 0 and stats["errors"] == 0
+    assert not view.text()
 
 
 class Names:

@@ -12,7 +12,7 @@ import pytest
 
 from support import data
 from support.checks import check_store
-from support.mounting import binary, detach, mounted
+from support.mounting import BACKGROUND, binary, detach, mounted
 
 STORE = "zarr2/compressors.zarr"
 HELPER = Path("/sbin/mount.chunkmount")
@@ -52,6 +52,7 @@ def unmounted(where):
 
 def test_mount_by_type(helper, where, corpus):
     options = "ro,nosuid,nodev,noexec,noauto,_netdev,user,x-systemd.automount,x-y=z,comment=c,nofail,relatime,defaults"
+    options += f",log_file={where}{BACKGROUND}"
     done = run("mount", "-t", "chunkmount", "-o", options, corpus.path(STORE), where)
     assert done.returncode == 0, done.stderr
     assert mounted(where)[0] == "fuse.chunkmount"
@@ -60,7 +61,8 @@ def test_mount_by_type(helper, where, corpus):
 
 
 def test_options_of_the_program_and_of_files(helper, where, corpus):
-    done = run("mount", "-t", "chunkmount", "-o", "allow_other,uid=1234,gid=2345,zarr=3,cache_size=64M", corpus.path(STORE), where)
+    options = f"allow_other,uid=1234,gid=2345,zarr=3,cache_size=64M,log_file={where}{BACKGROUND}"
+    done = run("mount", "-t", "chunkmount", "-o", options, corpus.path(STORE), where)
     assert done.returncode == 0, done.stderr
     assert "allow_other" in mounted(where)[2]
     told = os.stat(where / "zarr.json")

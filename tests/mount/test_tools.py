@@ -66,7 +66,7 @@ def test_reading_at_any_offset(mounted, corpus):
             assert os.pread(file.fileno(), 10, len(want)) == b""
             assert os.pread(file.fileno(), 10, len(want) + 1) == b""
             assert os.pread(file.fileno(), 10, 1 << 40) == b""
-            assert os.pread(file.fileno(), 1 << 28, 0) == want
+            assert os.pread(file.fileno(), 1 << 30, 0) == want
             assert os.pread(file.fileno(), 0, 0) == b""
 
 
@@ -203,30 +203,59 @@ def test_the_control_directory_has_the_source_as_it_is(mounted, corpus):
             assert where.read_bytes() == content, name
 
 
-def test_writing_is_refused_by_the_kernel(mounted):
-    path = next(mounted / name for name in data.entries(mounted) if not Path(name).name.startswith("."))
-    attempts = {
+def attempts_to_write(view):
+    """A file of a mount, a name that is not there, and what must not be done with them."""
+    path = next(view / name for name in data.entries(view) if not Path(name).name.startswith("."))
+    new = view / "new"
+    return path, new, {
         "open for writing": lambda: os.open(path, os.O_RDWR),
         "open to append": lambda: os.open(path, os.O_WRONLY | os.O_APPEND),
-        "create": lambda: os.open(mounted / "new", os.O_CREAT | os.O_WRONLY),
+        "open to write anew": lambda: os.open(path, os.O_WRONLY | os.O_TRUNC),
+        "open to read, cut": lambda: os.open(path, os.O_RDONLY | os.O_TRUNC),
+        "create": lambda: os.open(new, os.O_CREAT | os.O_WRONLY),
+        "create anew": lambda: os.open(new, os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_RDWR),
+        "without a name": lambda: os.open(view, os.O_TMPFILE | os.O_RDWR),
         "truncate": lambda: os.truncate(path, 0),
         "unlink": lambda: os.unlink(path),
-        "mkdir": lambda: os.mkdir(mounted / "new"),
+        "mkdir": lambda: os.mkdir(new),
         "rmdir": lambda: os.rmdir(path.parent),
-        "rename": lambda: os.rename(path, str(path) + "x"),
-        "link": lambda: os.link(path, mounted / "new"),
-        "symlink": lambda: os.symlink("x", mounted / "new"),
-        "mknod": lambda: os.mkfifo(mounted / "new"),
+        "rename": lambda: os.rename(path, new),
+        "link": lambda: os.link(path, new),
+        "symlink": lambda: os.symlink("x", new),
+        "mknod": lambda: os.mkfifo(new),
         "chmod": lambda: os.chmod(path, 0o600),
         "chown": lambda: os.chown(path, 1, 1),
         "touch": lambda: os.utime(path),
         "setxattr": lambda: os.setxattr(path, "user.x", b"x"),
         "removexattr": lambda: os.removexattr(path, "user.chunkmount.dtype"),
-    }
+    }  # fmt: skip
+
+
+def refused_as_read_only(attempts):
     for name, attempt in attempts.items():
         with pytest.raises(OSError) as refused:
             attempt()
         assert refused.value.errno == errno.EROFS, f"{name}: {refused.value}"
+
+
+def test_writing_is_refused_by_the_kernel(mounted):
+    refused_as_read_only(attempts_to_write(mounted)[2])
+
+
+def test_no_attempt_to_write_reaches_the_daemon(corpus, mount):
+    """It may be asked again whether a name is there that shall be new, and for nothing else."""
+    view = mount(corpus.path("n5/rust.n5"), "--log-level", "fuser=debug")
+    path, new, attempts = attempts_to_write(view)
+    assert os.stat(path).st_size and not new.exists()
+    # What was opened to find them is given back by itself, some time.
+    requests = lambda: [line for line in view.text().splitlines() if "FUSE(" in line and " RELEASE" not in line]  # noqa: E731
+    before = requests()
+    assert any("LOOKUP" in line for line in before) and os.stat(path).st_size
+    refused_as_read_only(attempts)
+    after = requests()[len(before) :]
+    assert all('LOOKUP name "new"' in line for line in after), after
+    os.statvfs(view)
+    assert len(requests()) == len(before) + len(after) + 1, "requests are in the log as they come"
 
 
 def test_names_that_are_not_there(mounted, corpus):

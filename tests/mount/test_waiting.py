@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+import zarr
 
 from support.mounting import mounted, wait_for
 from support.s3 import clean_env, fault, status
 from test_s3 import double, put, small_array  # noqa: F401
 
-# Seconds in which who is killed must be gone. It is some 0.1 on a machine that is at rest.
-SOON = 1
+# Seconds in which who is killed is gone, and those in which it must be on a machine that has much else to do.
+PROMISED, SOON = 0.2, 1
 
 # Content of a file of no format, which is read by ranges.
 FOREIGN = bytes(range(256)) * 4096
@@ -51,7 +52,8 @@ def bucket(double):
     double.values, files = small_array((100, 100), (10, 10), "/")
     put(double, "s/a", files)
     double.put("s/.zgroup", b'{"zarr_format": 2}')
-    double.put("s/file", FOREIGN)
+    for name in ("file", *(f"file{n}" for n in TRIES)):
+        double.put(f"s/{name}", FOREIGN)
     yield double
     for silence in double.silences:
         silence.is_over.set()
@@ -113,44 +115,111 @@ def nothing_open(view):
     assert (is_open["files"], is_open["directories"]) == (0, 0)
 
 
+# What takes the place of `{n}` below when it is tried again; nothing is read ahead along them.
+TRIES = (3, 5, 8)
+
 # How to wait: what the server is silent about, how often it is asked for that before, and the command, in the mount.
 WAYS = {
-    "lookup": ("HEAD", "s/a/3/4", 0, "stat a/3/4"),
-    "open": ("GET", "s/a/3/4", 0, "cat a/3/4"),
-    "opendir": ("LIST", "s/a/3/", 0, "ls a/3"),
-    "opendir of ls -l": ("LIST", "s/a/3/", 0, "ls -l a/3"),
-    "direct read": ("GET", "s/file", 1, "dd if=file bs=64k iflag=direct status=none"),
-    "read": ("GET", "s/file", 1, "cat file"),
+    "lookup": ("HEAD", "s/a/{n}/4", 0, "stat a/{n}/4"),
+    "open": ("GET", "s/a/{n}/4", 0, "cat a/{n}/4"),
+    "opendir": ("LIST", "s/a/{n}/", 0, "ls a/{n}"),
+    "opendir of ls -l": ("LIST", "s/a/{n}/", 0, "ls -l a/{n}"),
+    "direct read": ("GET", "s/file{n}", 1, "dd if=file{n} bs=64k iflag=direct status=none"),
+    "read": ("GET", "s/file{n}", 1, "cat file{n}"),
 }
 CHUNK = ("GET", "s/a/3/4")
 
 
+def way_to_wait(way, n=TRIES[0]):
+    """What to be silent about, and the command."""
+    kinds, key, after, command = WAYS[way]
+    return (kinds, key.format(n=n), after), command.format(n=n)
+
+
 def waiting(view, command, prefix=()):
     """Starts a command with paths in a mount."""
-    words = command.split()
-    paths = [f"{view.where}/{word}" if "a/" in word or word == "file" else word.replace("if=", f"if={view.where}/") for word in words]
+    in_mount = lambda word: f"{view.where}/{word}" if "a/" in word or word.startswith("file") else word  # noqa: E731
+    paths = [in_mount(word).replace("if=", f"if={view.where}/") for word in command.split()]
     return start(*paths, prefix=prefix)
+
+
+def best(attempt, record):
+    """The best of three is what is promised: `attempt(n)` takes so many seconds."""
+    took = []
+    for n in TRIES:
+        took.append(attempt(n))
+        if took[-1] < PROMISED:
+            break
+    record("seconds", round(min(took), 3))
+    assert min(took) < PROMISED, took
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["int", "kill"])
 @pytest.mark.parametrize("way", WAYS)
 def test_who_is_killed_is_gone(way, number, shown, record_property):
-    *silent, command = WAYS[way]
-    silence = Silence(shown, *silent)
-    process = waiting(shown.view, command)
-    silence.waits_for()
-    # dd handles SIGINT.
-    ended(process, signal.SIGTERM if command.startswith("dd") and number == signal.SIGINT else number, record_property)
-    silence.is_over.set()
+    def attempt(n):
+        silent, command = way_to_wait(way, n)
+        silence = Silence(shown, *silent)
+        process = waiting(shown.view, command)
+        silence.waits_for()
+        # dd handles SIGINT.
+        took = ended(process, signal.SIGTERM if command.startswith("dd") and number == signal.SIGINT else number)
+        silence.is_over.set()
+        return took
+
+    best(attempt, record_property)
     nothing_open(shown.view)
     assert (shown.view / "a/3/4").read_bytes() == shown.values[30:40, 40:50].tobytes()
     assert (shown.view / "file").read_bytes() == FOREIGN
     assert not shown.view.text()
 
 
+# Asks an open file for where it comes from, once a line comes.
+ASKS = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+print(flush=True)
+sys.stdin.readline()
+os.getxattr(file, "user.chunkmount.source")
+"""
+
+
+@pytest.mark.parametrize("way", ["getattr", "getxattr"])
+def test_who_is_killed_over_what_was_known_before(way, bucket, room, record_property):
+    """What is asked of an inode itself reaches the store where names and versions are looked at again."""
+    shard = zarr.create_array(room / "shards", shape=(8, 8), chunks=(4, 4), shards=(8, 8), dtype="<i4")
+    shard[:] = 1
+    bucket.upload("s/shards", room / "shards")
+    view = bucket.mount("s3://b/s", "--refresh", "0.5")
+
+    def attempt(_):
+        if way == "getattr":
+            time.sleep(0.6)
+            silence = Silence(bucket, "LIST", "s/")
+            process = start("stat", view.where)
+        else:
+            command = [sys.executable, "-c", ASKS, view / "shards/c/0/1"]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            assert process.stdout.readline()
+            time.sleep(0.6)
+            silence = Silence(bucket, "HEAD", "s/shards/c/0/0")
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+        silence.waits_for()
+        # Python handles SIGINT.
+        took = ended(process, signal.SIGTERM)
+        silence.is_over.set()
+        return took
+
+    best(attempt, record_property)
+    nothing_open(view)
+    assert (view / "a/3/4").read_bytes() == bucket.values[30:40, 40:50].tobytes()
+    assert not view.text()
+
+
 @pytest.mark.parametrize("way", ["lookup", "open", "read", "direct read", "opendir"])
 def test_others_wait_on(way, shown, record_property):
-    *silent, command = WAYS[way]
+    silent, command = way_to_wait(way)
     silence = Silence(shown, *silent)
     one, other = waiting(shown.view, command), waiting(shown.view, command)
     silence.waits_for()
@@ -322,7 +391,7 @@ def test_the_mount_can_be_unmounted_then(shown, record_property):
 
 @pytest.mark.parametrize("way", ["lookup", "open", "read", "opendir"])
 def test_a_mount_of_an_ordinary_user(way, bucket, mount, ordinary_user, record_property):
-    *silent, command = WAYS[way]
+    silent, command = way_to_wait(way)
     options = ["--endpoint-url", bucket.url, "--no-sign-request"]
     where, prefix = ordinary_user.home / "mnt", ordinary_user.prefix
     view = mount("s3://b/s", *options, where=where, prefix=prefix, env=clean_env())
@@ -341,7 +410,7 @@ def test_a_mount_of_an_ordinary_user(way, bucket, mount, ordinary_user, record_p
 @pytest.mark.parametrize("way", ["lookup", "open"])
 def test_a_directory_that_hangs(way, shown, mount, record_property):
     """A source in a file system of a network that is gone: here another mount."""
-    *silent, command = WAYS[way]
+    silent, command = way_to_wait(way)
     outer = mount(shown.view / "a", "--threads", "4")
     os.listdir(outer)
     silence = Silence(shown, *silent)

@@ -16,6 +16,10 @@ from pathlib import Path
 from .data import ROOT
 
 
+# How the log of a daemon in the background is called that is looked at when its test ends.
+BACKGROUND = ".background"
+
+
 def binary():
     """The program under test: CHUNKMOUNT_BIN, or what cargo built last for release, or for development."""
     named = os.environ.get("CHUNKMOUNT_BIN")
@@ -57,7 +61,7 @@ def wait_for(condition, seconds, what):
 
 def faults_of_the_program(log):
     """The lines of a log that tell of the program's own faults, whatever the source is like."""
-    return [line for line in log.splitlines() if re.search(r'panic|leak|^\S+ error |"level":\s*"error"', line)]
+    return [line for line in log.splitlines() if re.search(r'panic|leak|^\S+ error |"level":\s*"error"', line, re.I)]
 
 
 class Mount:
@@ -71,7 +75,6 @@ class Mount:
         self.where = Path(where)
         self.log = Path(log)
         self.expired = False
-        self.made = not self.where.exists()
         self.prefix = prefix
         command = [*prefix, str(binary()), str(source), str(where), "-f", *options]
         with open(self.log, "wb") as stderr:

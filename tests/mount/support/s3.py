@@ -65,7 +65,8 @@ class Loopback:
     def __init__(self, handler):
         class Server(ThreadingHTTPServer):
             daemon_threads = True
-            request_queue_size = 64
+            # Whoever finds no room there tries again after a second, and then after ever more.
+            request_queue_size = 1024
 
             def handle_error(self, *_):
                 pass
