@@ -181,6 +181,24 @@ def foreign(double):
     return double
 
 
+@pytest.mark.parametrize("how", [silent, drip])
+def test_a_page_that_came_too_late_is_not_waited_for_twice(foreign, how):
+    """When reading ahead fails, the kernel asks for the page once more."""
+    # The first one is for the byte by which it is known that the file can be read.
+    ranges = []
+    foreign.faults.append(lambda request: ranges.append(request.handler.headers.get("Range")))
+    foreign.faults.append(fault(how, kinds="GET", key="a/file", after=1))
+    start = time.monotonic()
+    with pytest.raises(OSError) as problem:
+        (foreign.view / "file").read_bytes()
+    took = time.monotonic() - start
+    assert problem.value.errno == errno.ETIMEDOUT and TIMEOUT - 0.5 < took < 1.5 * TIMEOUT
+    assert len(ranges) > 1 and all(ranges), "nor is all of it asked for"
+    foreign.faults.clear()
+    time.sleep(1.1)
+    assert (foreign.view / "file").read_bytes() == foreign.content, "it recovers"
+
+
 def test_a_range_answered_with_all_is_cut_to_the_range(foreign):
     def all_of_it(request):
         content = foreign.objects[request.key]
