@@ -166,7 +166,10 @@ impl Drop for Landing<'_> {
         match &result {
             Ok(block) => self.cache.insert(&mut state, self.key.0, block.clone()),
             Err(e) => {
-                state.errors.put(self.key.clone(), (Instant::now(), e.clone()));
+                // A version may be there again.
+                if e.kind() != Kind::Changed {
+                    state.errors.put(self.key.clone(), (Instant::now(), e.clone()));
+                }
                 self.cache.turns.leave(self.key.0);
             }
         }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
 use chunkmount::error::Kind;
+use chunkmount::store::faulty::{Call, Effect, Fault, Faulty};
 use chunkmount::store::{Key, ObjectKind, Store, dir::DirOptions, dir::DirStore, mem::MemStore, zip::ZipStore};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, Vfs};
@@ -379,6 +380,35 @@ fn a_version_of_which_nobody_has_a_byte_binds_nobody() {
     assert_eq!(vfs.read("c/0").unwrap(), b"abcd");
     assert!(store.delete(&Key::root().join("c/0").unwrap()));
     assert_eq!(vfs.read("c/1").unwrap(), b"ijkl", "it is still in the cache");
+}
+
+#[test]
+fn those_who_open_together_get_one_version() {
+    let store = Arc::new(MemStore::new());
+    let faulty = Arc::new(Faulty::new(store.clone()));
+    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    put("zarr.json", SHARD);
+    let index = [0u64, 4, 4, 4].map(u64::to_le_bytes).concat();
+    put("c/0", &[b"abcdefgh", &index[..]].concat());
+    let options =
+        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
+    let vfs = &Vfs::new(Tree::new(faulty.clone(), tree::Options::default()), options).unwrap();
+    assert_eq!(Session::read(vfs, "c/0").unwrap(), b"abcd");
+    put("c/0", &[b"ijklmnop", &index[..]].concat());
+    let effect = Effect::Delay(Duration::from_millis(30));
+    faulty.add(Fault { call: Some(Call::Get), key: None, after: 0, times: u64::MAX, effect });
+    std::thread::scope(|scope| {
+        // All begin with the version that the index in memory tells.
+        let readers = [0, 0, 10, 20, 35].map(|pause| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(pause));
+                Session::read(vfs, "c/1").unwrap()
+            })
+        });
+        readers.into_iter().for_each(|reader| assert_eq!(reader.join().unwrap(), b"mnop"));
+    });
+    let statistics: Value = serde_json::from_slice(&Session::read(vfs, ".chunkmount/stats.json").unwrap()).unwrap();
+    assert_eq!(statistics["open"]["files"], 0);
 }
 
 #[test]

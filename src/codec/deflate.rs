@@ -38,21 +38,13 @@ pub(super) fn gzip(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
 
 /// Whether `sum` stands `from_end` bytes before the end of `bytes`, and at no place before.
 fn ends_with_only(bytes: &[u8], from_end: usize, sum: [u8; 4]) -> bool {
-    const STEP: usize = 64;
     let Some(last) = bytes.len().checked_sub(from_end) else { return false };
     if bytes.get(last..).is_none_or(|tail| !tail.starts_with(&sum)) {
         return false;
     }
-    let [a, b, c, d] = sum;
-    // Without an early exit inside a step, each step becomes a few vector instructions.
-    let any = |w: &[u8], x: &[u8], y: &[u8], z: &[u8]| {
-        let quads = w.iter().zip(x).zip(y.iter().zip(z));
-        quads.fold(false, |found, ((&w, &x), (&y, &z))| found | ((w == a) & (x == b) & (y == c) & (z == d)))
-    };
     // All places before the last one.
-    let from = |n: usize| bytes.get(n..last.saturating_add(n)).unwrap_or_default();
-    let (one, two) = (from(0).chunks(STEP).zip(from(1).chunks(STEP)), from(2).chunks(STEP).zip(from(3).chunks(STEP)));
-    !one.zip(two).any(|((w, x), (y, z))| any(w, x, y, z))
+    let before = bytes.get(..last.saturating_add(3)).unwrap_or_default();
+    memchr::memmem::find(before, &sum).is_none()
 }
 
 fn gzip_members(encoded: &[u8], length: Length) -> Result<Vec<u8>> {

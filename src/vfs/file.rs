@@ -1,6 +1,6 @@
 //! Open files: a version pinned at open, and reads from the block cache.
 
-use super::pins::Pin;
+use super::pins;
 use super::{Chunks, File, Place, Thing, Vfs};
 use crate::cache::{Block, Hold};
 use crate::chunk;
@@ -109,12 +109,12 @@ impl Vfs {
             },
             Thing::Place(place) if place.is_chunk() => {
                 self.note_open(&place);
-                let (pin, held) = self.open_chunk(inode, &place)?;
+                let (version, right, held) = self.open_chunk(inode, &place)?;
                 content = held;
-                if !pin.bound {
+                if !right {
                     pages = Pages::Drop;
                 }
-                Open::Chunk(inode, place, pin.version)
+                Open::Chunk(inode, place, version)
             }
             Thing::Statistics => {
                 pages = Pages::None;
@@ -125,28 +125,23 @@ impl Vfs {
         Ok(Opened { handle: self.files.add(open), pages, content })
     }
 
-    /// Pins the chunk `inode` and decodes it. Where nobody has a byte of the version that it is pinned to, and the source has another,
-    /// that one is as good.
-    fn open_chunk(&self, inode: u64, place: &Place) -> Result<(Pin, Option<Hold>)> {
-        let mut tries = 0;
-        loop {
-            let pin = self.pins.open(inode, || self.present(place))?;
-            let result = self.verify(inode, place, &pin);
-            tries += 1;
-            match result {
-                Ok(held) if self.pins.bind(inode, &pin) => return Ok((pin, held)),
+    /// Pins the chunk `inode` and decodes it; whether the kernel's pages of it are right. Where nobody has a byte of the version
+    /// that it is pinned to, and the source has another, that one is as good.
+    fn open_chunk(&self, inode: u64, place: &Place) -> Result<(Option<Version>, bool, Option<Hold>)> {
+        for _ in 0..TRIES {
+            let mut share = self.pins.open(inode, || self.present(place))?;
+            match self.verify(inode, place, &share) {
+                Ok(held) if share.bind() => return Ok((share.version.clone(), share.settled, held)),
                 // Whom it was shared with has found another version.
-                Ok(_) if tries < TRIES => {}
-                Ok(_) => return Err(Error::new(Kind::Changed, "changes while it is opened").about(place.key()?)),
-                Err(e) => {
-                    let stale = e.kind() == Kind::Changed;
-                    let free = self.pins.give_up(inode, &pin, stale);
-                    if !(stale && free && place.pin.is_none() && tries < TRIES) {
-                        return Err(e);
-                    }
+                Ok(_) => {}
+                Err(e) if e.kind() == Kind::Changed && place.pin.is_none() && share.give_up() => {
+                    // Perhaps it was an index that told of the old version, read again by another meanwhile.
+                    self.indexes.forget(&place.key()?);
                 }
+                Err(e) => return Err(e),
             }
         }
+        Err(Error::new(Kind::Changed, "changes again and again while it is opened").about(place.key()?))
     }
 
     /// The version to pin a chunk to.
@@ -164,7 +159,7 @@ impl Vfs {
     /// It is decoded once for each version. After that the kernel may have all of it, so it is enough that the block is still
     /// in the cache, or that the source still has that version. A block that the kernel can read by itself is decoded for that
     /// each time it is not in the cache.
-    fn verify(&self, inode: u64, place: &Place, pin: &Pin) -> Result<Option<Hold>> {
+    fn verify(&self, inode: u64, place: &Place, pin: &pins::Share<'_>) -> Result<Option<Hold>> {
         let files = self.cache.files();
         let by_kernel = files.zip(place.chunks.array.chunk_bytes()).is_some_and(|(files, bytes)| files.takes(bytes));
         if !pin.bound || by_kernel {

@@ -18,64 +18,59 @@ pub struct Pins {
 }
 
 struct Held {
-    pin: Pin,
+    version: Option<Version>,
+    /// A block of the version was decoded, so a reader may have bytes of it.
+    bound: bool,
+    /// Of all pins of all inodes.
+    number: u64,
     opens: u32,
+    /// A file that was opened with this pin was closed: the kernel has dropped what it had of the inode before.
+    settled: bool,
     /// The kernel forgot the inode while it was open.
     forgotten: bool,
 }
 
-/// An opener's part in a pin.
-#[derive(Clone)]
-pub struct Pin {
+/// An opener's share in a pin, given back when it is dropped.
+pub struct Share<'a> {
+    pins: &'a Pins,
+    inode: u64,
+    number: u64,
+    held: bool,
     /// What the inode stands for; `None` for an absent chunk that is shown as fill values.
     pub version: Option<Version>,
     /// Whether this version has been decoded without an error.
     pub bound: bool,
-    /// Of all pins of all inodes.
-    number: u64,
+    /// Whether what the kernel has of the inode is of this version.
+    pub settled: bool,
 }
 
 impl Pins {
-    /// The pin of `inode`, of the version that `present` tells where there is none yet. Counts an open file.
+    /// A share in the pin of `inode`, which is of the version that `present` tells where there is none yet.
     ///
     /// # Errors
     /// Those of `present`, which is asked without any lock.
-    pub fn open(&self, inode: u64, present: impl FnOnce() -> Result<Option<Version>>) -> Result<Pin> {
+    pub fn open(&self, inode: u64, present: impl FnOnce() -> Result<Option<Version>>) -> Result<Share<'_>> {
         if let Some(held) = self.held.lock().get_mut(&inode) {
-            return Ok(held.open());
+            return Ok(self.share(inode, held));
         }
         let version = present()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let new = || Held { pin: Pin { version, bound: false, number }, opens: 0, forgotten: false };
-        Ok(self.held.lock().entry(inode).or_insert_with(new).open())
+        let new = || Held { version, bound: false, number, opens: 0, settled: false, forgotten: false };
+        Ok(self.share(inode, self.held.lock().entry(inode).or_insert_with(new)))
     }
 
-    /// A block of the version was decoded. Whether the pin is still that of the inode: another opener may have given it up.
-    pub fn bind(&self, inode: u64, pin: &Pin) -> bool {
-        let mut pins = self.held.lock();
-        let Some(held) = pins.get_mut(&inode).filter(|held| held.pin.number == pin.number) else { return false };
-        held.pin.bound = true;
-        true
+    fn share(&self, inode: u64, held: &mut Held) -> Share<'_> {
+        held.opens = held.opens.saturating_add(1);
+        let (version, bound, settled) = (held.version.clone(), held.bound, held.settled);
+        Share { pins: self, inode, number: held.number, held: true, version, bound, settled }
     }
 
-    /// An open failed, because the version is not there any more if it is `stale`. A version of which nobody has got a byte binds
-    /// nobody: whether what is there when it is tried again is as good.
-    pub fn give_up(&self, inode: u64, pin: &Pin, stale: bool) -> bool {
-        let mut pins = self.held.lock();
-        let Some(held) = pins.get_mut(&inode).filter(|held| held.pin.number == pin.number) else { return true };
-        held.opens = held.opens.saturating_sub(1);
-        let free = !held.pin.bound;
-        if held.is_over() || free && stale {
-            pins.remove(&inode);
-        }
-        free
-    }
-
-    /// A file that was opened with the pin of `inode` is closed.
+    /// A file that was opened by the pin of `inode` is closed.
     pub fn release(&self, inode: u64) {
         let mut pins = self.held.lock();
         let Some(held) = pins.get_mut(&inode) else { return };
         held.opens = held.opens.saturating_sub(1);
+        held.settled = true;
         if held.is_over() {
             pins.remove(&inode);
         }
@@ -94,13 +89,46 @@ impl Pins {
 }
 
 impl Held {
-    fn open(&mut self) -> Pin {
-        self.opens = self.opens.saturating_add(1);
-        self.pin.clone()
+    fn is_over(&self) -> bool {
+        self.opens == 0 && (self.forgotten || !self.bound)
+    }
+}
+
+impl Share<'_> {
+    /// A block of the version was decoded: the file is open until [`Pins::release`]. `false` where another opener gave the pin up
+    /// meanwhile.
+    pub fn bind(&mut self) -> bool {
+        let mut pins = self.pins.held.lock();
+        let Some(held) = pins.get_mut(&self.inode).filter(|held| held.number == self.number) else { return false };
+        held.bound = true;
+        self.held = false;
+        true
     }
 
-    fn is_over(&self) -> bool {
-        self.opens == 0 && (self.forgotten || !self.pin.bound)
+    /// The version turned out not to be there any more. If nobody has got a byte of it, it binds nobody: then the pin is given up
+    /// for all who share it, and what is there when it is tried again is as good.
+    pub fn give_up(mut self) -> bool {
+        self.back(true)
+    }
+
+    fn back(&mut self, stale: bool) -> bool {
+        if !std::mem::take(&mut self.held) {
+            return true;
+        }
+        let mut pins = self.pins.held.lock();
+        let Some(held) = pins.get_mut(&self.inode).filter(|held| held.number == self.number) else { return true };
+        held.opens = held.opens.saturating_sub(1);
+        let free = !held.bound;
+        if held.is_over() || free && stale {
+            pins.remove(&self.inode);
+        }
+        free
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.back(false);
     }
 }
 
@@ -112,36 +140,43 @@ mod tests {
         Some(Version::Tag(tag.into()))
     }
 
-    fn open(pins: &Pins, tag: &str) -> Pin {
+    fn open<'a>(pins: &'a Pins, tag: &str) -> Share<'a> {
         pins.open(1, || Ok(version(tag))).unwrap()
     }
 
     #[test]
     fn those_who_share_a_guess_that_is_given_up_start_again() {
         let pins = Pins::default();
-        let (one, other) = (open(&pins, "old"), open(&pins, "new"));
+        let (one, mut other) = (open(&pins, "old"), open(&pins, "new"));
         assert_eq!(other.version, version("old"));
-        assert!(pins.give_up(1, &one, true));
-        let again = open(&pins, "new");
+        assert!(one.give_up());
+        let mut again = open(&pins, "new");
         assert_eq!(again.version, version("new"));
-        assert!(pins.bind(1, &again));
+        assert!(again.bind());
         // Decoded before the change, and bound to nothing.
-        assert!(!pins.bind(1, &other));
-        assert!(pins.give_up(1, &other, true));
+        assert!(!other.bind() && other.give_up());
         assert_eq!(open(&pins, "newer").version, version("new"));
     }
 
     #[test]
     fn what_somebody_has_bytes_of_stays_until_it_is_forgotten() {
         let pins = Pins::default();
-        let one = open(&pins, "old");
-        assert!(pins.bind(1, &one));
-        assert!(!pins.give_up(1, &open(&pins, "new"), true));
+        assert!(open(&pins, "old").bind());
+        assert!(!open(&pins, "new").give_up());
+        assert!(!open(&pins, "new").settled);
         pins.release(1);
-        assert_eq!(open(&pins, "new").version, version("old"));
+        let share = open(&pins, "new");
+        assert_eq!((&share.version, share.settled), (&version("old"), true));
         // The news that the inode is forgotten may overtake the release.
         pins.forget(1);
-        pins.release(1);
+        drop(share);
         assert_eq!(open(&pins, "new").version, version("new"));
+    }
+
+    #[test]
+    fn a_share_that_is_dropped_leaves_nothing() {
+        let pins = Pins::default();
+        drop(open(&pins, "old"));
+        assert!(pins.held.lock().is_empty());
     }
 }

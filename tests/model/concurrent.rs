@@ -36,6 +36,8 @@ struct Inode {
     states: Option<BTreeSet<usize>>,
     lookups: u64,
     opens: usize,
+    /// Opens that have not been answered.
+    opening: usize,
 }
 
 struct Mount {
@@ -133,8 +135,13 @@ impl Mount {
                 let mut states: BTreeSet<usize> = about.clone().filter(present).collect();
                 assert!(!states.is_empty(), "{path} is found and absent in all of {about:?}");
                 let mut inodes = self.inodes.lock();
-                let inode =
-                    inodes.entry(attr.inode).or_insert(Inode { target: target.clone(), states: None, lookups: 0, opens: 0 });
+                let inode = inodes.entry(attr.inode).or_insert(Inode {
+                    target: target.clone(),
+                    states: None,
+                    lookups: 0,
+                    opens: 0,
+                    opening: 0,
+                });
                 inode.lookups += 1;
                 assert_eq!(inode.target, *target, "{path} has another's inode");
                 if self.refresh || self.is_foreign(target) {
@@ -170,11 +177,19 @@ impl Mount {
     fn open(&self, target: &Target, random: &mut Random, open: &mut Vec<(u64, u64)>) {
         let Some(attr) = self.lookup(target) else { return };
         let before = self.now(target);
+        // Nobody else has pinned the inode, nor is about to.
+        let alone = {
+            let mut inodes = self.inodes.lock();
+            let inode = inodes.get_mut(&attr.inode).unwrap();
+            inode.opening += 1;
+            inode.states.is_none() && inode.opening == 1
+        };
         let result = self.vfs.open(attr.inode).map(|opened| opened.handle);
         let between = before..=self.now(target);
         self.told(|| format!("open {target:?} {} {between:?}: {result:?}", attr.inode));
         let mut inodes = self.inodes.lock();
         let inode = inodes.get_mut(&attr.inode).unwrap();
+        inode.opening -= 1;
         // Pinned by the first who asked since the kernel knows it.
         let since = if self.arrays[target.0].0.has_parts() { 0 } else { self.since.lock()[target] };
         let states = inode.states.clone().unwrap_or_else(|| (since..=*between.end()).collect());
@@ -192,7 +207,7 @@ impl Mount {
                 }
             }
             Err(e) if e.kind() == Kind::Changed => {
-                let still = between.start() == between.end() && states.iter().all(|state| state == between.end());
+                let still = between.start() == between.end() && (alone || states.iter().all(|state| state == between.end()));
                 assert!(!still, "{target:?} {between:?} has not changed from {states:?}: {e}");
             }
             Err(e) if e.kind() == Kind::NotFound => {
