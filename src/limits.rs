@@ -1,7 +1,7 @@
 //! Every bound on untrusted input, in one place, each with its reason.
 
 /// Largest metadata document that is read, in bytes. Consolidated metadata of ten thousand arrays is about 20 MB; a parsed
-/// document takes up to ten times its text.
+/// document takes some ten times its text, and forty where it is a million of tiny attributes.
 pub const DOCUMENT: u64 = 64 << 20;
 
 /// Largest number of dimensions. numpy and netCDF stop at 64 and 1024, HDF5 at 32; N5 headers can claim 65,535.

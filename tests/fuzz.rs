@@ -159,4 +159,4 @@ macro_rules! fuzzed {
     };
 }
 
-fuzzed!(block chain cli codec cube dtype json metadata names shard source store zip);
+fuzzed!(block chain cli codec cube dtype json metadata names options shard source store zip);

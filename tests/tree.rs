@@ -351,3 +351,75 @@ fn a_failure_leaves_nothing_out_of_a_view() {
         }
     }
 }
+
+/// What is wrong with one document is said of that one, by its name, in every version that it is of; what lies beside it is read.
+#[test]
+fn hostile_documents_fail_alone_and_by_name() {
+    let many = format!("[{}1]", "1,".repeat(999_999));
+    let array = ARRAY.replace(r#"{"id": "zlib", "level": 1}"#, "null");
+    let three = json!({"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int32", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}}, "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}], "attributes": {}})
+    .to_string();
+    let chunk = "0123456789abcdef";
+    for (document, good, shape, chunks, shown) in [
+        (".zarray", array.as_str(), r#""shape": [4]"#, r#""chunks": [4]"#, "0"),
+        ("zarr.json", three.as_str(), r#""shape":[4]"#, r#""chunk_shape":[4]"#, "c/0"),
+        ("attributes.json", N5, r#""dimensions": [4]"#, r#""blockSize": [4]"#, "0"),
+    ] {
+        let with = |length: &str| {
+            let of = |member: &str| member.replace("[4]", length);
+            assert!(good.contains(shape) && good.contains(chunks));
+            good.replace(shape, &of(shape)).replace(chunks, &of(chunks))
+        };
+        let twice = good.replacen(shape, &format!("{}, {shape}", shape.replace('4', "4000000")), 1);
+        let bad = [
+            ("many", good.replace(shape, &shape.replace("[4]", &many)), Kind::TooBig, ""),
+            ("deep", with(&format!("{}4{}", "[".repeat(100_000), "]".repeat(100_000))), Kind::TooBig, "nested deeper"),
+            ("more", format!("{good} {good}"), Kind::Corrupt, "text after the end"),
+            ("brace", format!("{good}}}"), Kind::Corrupt, "text after the end"),
+            ("nul", format!("{good}\0"), Kind::Corrupt, "text after the end"),
+        ];
+        let header = if document == "attributes.json" { 8 } else { 0 };
+        let n5_block = [&[0, 0, 0, 1, 0, 0, 0, 4][..], b"0123"].concat();
+        let content: &[u8] = if header > 0 { &n5_block } else { chunk.as_bytes() };
+        let memory = MemStore::default();
+        let texts = bad.iter().map(|(name, text, ..)| (*name, text.as_str())).chain([("good", good), ("twice", &twice)]);
+        for (name, text) in texts {
+            memory.put(key(&format!("{name}/{document}")), text.as_bytes());
+            memory.put(key(&format!("{name}/{shown}")), content);
+        }
+        if header > 0 {
+            memory.put(key(document), *b"{\"n5\": \"4.0.0\"}");
+        }
+        let vfs = mounted(Tree::new(Arc::new(memory), Options::default()));
+        let start = std::time::Instant::now();
+        for (name, _, kind, says) in &bad {
+            for file in [".zarray", "zarr.json"] {
+                let case = format!("{name}/{file} of {document}");
+                let e = match read(&vfs, &format!("{name}/{file}")) {
+                    Err(e) => e,
+                    Ok(bytes) => panic!("{case}: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)])),
+                };
+                if e.kind() == Kind::NotFound {
+                    assert_ne!(file == "zarr.json", document == "zarr.json", "{case}");
+                    continue;
+                }
+                let text = e.to_string();
+                assert_eq!(e.kind(), *kind, "{case}: {text}");
+                assert!(text.contains(name) && text.contains(document) && text.contains(says), "{case}: {text}");
+                assert!(text.len() < 1000, "{case}: {} bytes", text.len());
+            }
+            let e = read(&vfs, &format!("{name}/{shown}")).unwrap_err();
+            assert_ne!(e.kind(), Kind::NotFound, "{name} of {document}: a chunk is not absent: {e}");
+        }
+        // As Python's reader of JSON has it, the last of two counts.
+        for name in ["good", "twice"] {
+            let file = if document == "zarr.json" { document } else { ".zarray" };
+            let made: Value = serde_json::from_slice(&read(&vfs, &format!("{name}/{file}")).unwrap()).unwrap();
+            assert_eq!(made["shape"], json!([4]), "{name} of {document}");
+            assert_eq!(read(&vfs, &format!("{name}/{shown}")).unwrap(), &content[header..], "{name} of {document}");
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{document}: {:?}", start.elapsed());
+    }
+}

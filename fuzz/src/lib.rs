@@ -16,6 +16,7 @@ pub mod input;
 pub mod json;
 pub mod metadata;
 pub mod names;
+pub mod options;
 pub mod shard;
 pub mod source;
 pub mod store;
@@ -35,6 +36,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("json", json::target),
     ("metadata", metadata::target),
     ("names", names::target),
+    ("options", options::target),
     ("shard", shard::target),
     ("source", source::target),
     ("store", store::target),

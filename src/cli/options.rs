@@ -3,6 +3,8 @@
 //! Pure: words in, words out. An option of the list is the flag of the same name (`cache_size=1G` is `--cache-size=1G`), so there
 //! is no second list of options to keep; what only mount(8), fstab(5) or systemd care about is dropped.
 
+use super::Cli;
+use clap::{Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -64,8 +66,8 @@ pub fn is_helper(name: &OsStr) -> bool {
 /// # Errors
 /// A sentence for a person.
 pub fn expand(lists: &[OsString]) -> Result<Vec<OsString>, String> {
-    let mut found = Vec::new();
-    lists.iter().try_for_each(|list| flags(list, false, &mut found))?;
+    let (mut found, command) = (Vec::new(), Cli::command());
+    lists.iter().try_for_each(|list| flags(&command, list, false, &mut found))?;
     Ok(found)
 }
 
@@ -95,8 +97,9 @@ pub fn from_helper(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             _ => places.push(argument),
         }
     }
+    let command = Cli::command();
     for list in &lists {
-        flags(list, sloppy, &mut found)?;
+        flags(&command, list, sloppy, &mut found)?;
     }
     found.push("--".into());
     found.extend(places);
@@ -104,7 +107,7 @@ pub fn from_helper(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
 }
 
 /// Adds the flags that a list of options means. Commas separate; a backslash takes the next character as it is.
-fn flags(list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), String> {
+fn flags(command: &Command, list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), String> {
     for option in split(list.as_bytes()).into_iter().filter(|option| !option.is_empty()) {
         let text = String::from_utf8_lossy(&option).into_owned();
         if DROPPED.contains(&text.as_str()) || DROPPED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
@@ -113,7 +116,7 @@ fn flags(list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), St
         let end = option.iter().position(|b| *b == b'=').unwrap_or(option.len());
         let (name, value) = option.split_at_checked(end).unwrap_or((&option, &[]));
         let name = String::from_utf8_lossy(name).replace('_', "-");
-        match known(&name) {
+        match known(command, &name) {
             None if sloppy => continue,
             None => return Err(format!("\"{text}\" is no mount option that is understood")),
             Some(false) if !value.is_empty() => return Err(format!("the mount option \"{text}\" takes no value")),
@@ -128,10 +131,8 @@ fn flags(list: &OsStr, sloppy: bool, found: &mut Vec<OsString>) -> Result<(), St
 }
 
 /// Whether there is a flag of this name for a mount, and if so whether it takes a value.
-fn known(name: &str) -> Option<bool> {
-    use clap::CommandFactory;
+fn known(command: &Command, name: &str) -> Option<bool> {
     let is_other = ["unmount", "daemon", "fake", "help", "version"].contains(&name);
-    let command = super::Cli::command();
     let found = command.get_arguments().find(|argument| argument.get_long() == Some(name) && !is_other)?;
     Some(found.get_action().takes_values())
 }

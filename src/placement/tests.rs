@@ -58,6 +58,48 @@ fn a_part_is_found_by_the_index_and_a_damaged_entry_fails_alone() {
     assert_eq!((after.get - before.get, after.head - before.head), (1, 0), "the index is read once");
 }
 
+/// The format says that entries may overlap or be the same: each is what it says, whatever others say. An entry that cannot be, by
+/// its length, its place or their sum, fails before anything is read for it.
+#[test]
+fn parts_may_overlap_and_lie_in_the_shard() {
+    const END: u64 = u64::MAX;
+    for at_start in [false, true] {
+        let shard = Shard { at_start, ..level(&[4, 4], &[1, 1], &[0, 1]) };
+        let array = array(&[8, 8], &[2, 2], Placement::Shards(vec![shard]));
+        // With the index in front, data begins behind its 16 entries.
+        let (data, end) = if at_start { (256, 264) } else { (0, 8) };
+        let sound = [(data, 8), (data, 8), (data + 2, 4), (data + 3, 5), (end, 0), (data, 0)];
+        let broken = [
+            (end, 1),
+            (data, 9),
+            (data + 1, 8),
+            (data, 1 << 62),
+            (1 << 62, 1),
+            (END, 0),
+            (END, 1),
+            (END - 1, 2),
+            (END - 3, 8),
+            (8, END - 7),
+        ];
+        let index = index_of(&[sound.as_slice(), broken.as_slice()].concat());
+        let store = MemStore::default();
+        let parts = if at_start { [index.as_slice(), b"abcdefgh"] } else { [b"abcdefgh", index.as_slice()] };
+        store.put(Key::root().join("0/0").unwrap(), parts.concat());
+        let indexes = Indexes::new(1 << 20, None);
+        let locate = |n: usize| indexes.locate(&store, &Key::root(), &array, &[n as u64 / 4, n as u64 % 4]);
+        for (n, (offset, length)) in sound.into_iter().enumerate() {
+            assert_eq!(locate(n).unwrap().range, Range::Part { offset, length }, "{at_start} {offset}");
+        }
+        let read = store.requests().bytes;
+        for (n, (offset, length)) in (sound.len()..).zip(broken) {
+            let e = locate(n).expect_err("an entry that cannot be");
+            assert_eq!(e.kind(), Kind::Corrupt, "{at_start} {offset} {length}: {e}");
+            assert!(e.to_string().contains("0/0") && e.reason().contains(&offset.to_string()), "{e}");
+        }
+        assert_eq!(store.requests().bytes, read, "nothing is read for what cannot be");
+    }
+}
+
 #[test]
 fn shards_within_shards_and_other_orders_of_axes() {
     // Outer parts of 2 x 4 chunks, the index of the inner level in the order of the second axis first.

@@ -285,3 +285,26 @@ fn read_on(file: &OwnedFd, position: u64, most: usize, into: &mut Vec<u8>) -> ru
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_ends_early_was_cut() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("f");
+        std::fs::write(&path, "abcde").unwrap();
+        let file = OwnedFd::from(std::fs::File::open(path).unwrap());
+        // Into a new buffer, and into one that is there.
+        for mut into in [Vec::new(), vec![9; 4], vec![9; 20]] {
+            read_exact(&file, 1, 4, &mut into).unwrap();
+            assert_eq!(into, b"bcde");
+            for (start, length) in [(0, 6), (1, 5), (5, 1), (1 << 40, 10)] {
+                let e = read_exact(&file, start, length, &mut into).unwrap_err();
+                assert_eq!(e.kind(), Kind::Changed, "{start} {length}");
+                into.clear();
+            }
+        }
+    }
+}

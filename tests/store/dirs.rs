@@ -4,8 +4,10 @@ use crate::conformance::{key, kind, names, read};
 use chunkmount::error::Kind;
 use chunkmount::store::dir::{DirOptions, DirStore};
 use chunkmount::store::{Key, ObjectKind, Range, Store};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn open(path: &Path) -> DirStore {
     DirStore::open(path, DirOptions::default()).unwrap()
@@ -170,4 +172,63 @@ fn what_is_no_directory_does_not_open() {
         assert_eq!(e.kind(), Kind::NotFound);
         assert!(e.to_string().contains(name));
     }
+}
+
+/// Ends another thread when it is dropped, by a panic too.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bytes are those of the file as it was at one time, or there is an error: nothing is short, and no zeros fill what is gone.
+#[test]
+fn a_file_that_is_cut_and_lengthened_is_whole_or_an_error() {
+    let temp = tempfile::tempdir().unwrap();
+    // No byte is zero, and the file is always the beginning of this.
+    let content: Vec<u8> = (0..50_001u32).map(|n| u8::try_from(n % 251 + 1).unwrap()).collect();
+    let path = temp.path().join("f");
+    std::fs::write(&path, &content).unwrap();
+    let store = open(temp.path());
+    let ends = AtomicBool::new(false);
+    let (mut whole, mut failed) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            for length in [0, 1, 4096, 25_000, 50_000].into_iter().cycle() {
+                if ends.load(Ordering::Relaxed) {
+                    break;
+                }
+                file.set_len(length).unwrap();
+                std::thread::yield_now();
+                file.write_all_at(&content[usize::try_from(length).unwrap()..], length).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let _end = Ends(&ends);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(1) || (whole == 0 || failed == 0) && start.elapsed() < Duration::from_secs(30)
+        {
+            for range in [Range::All, Range::Part { offset: 4000, length: 40_000 }, Range::Suffix(30_000)] {
+                // Into a new buffer, and into one that is there.
+                for mut bytes in [Vec::new(), vec![9; 60_000]] {
+                    match store.get(&key("f"), range, None, u64::MAX, &mut bytes) {
+                        Ok(meta) => {
+                            let (from, to) = range.within(meta.size);
+                            let (from, to) = (usize::try_from(from).unwrap(), usize::try_from(to).unwrap());
+                            assert!(bytes == content[from..to], "{range:?} of {} bytes gave {}", meta.size, bytes.len());
+                            whole += 1;
+                        }
+                        Err(e) => {
+                            assert_eq!((e.kind(), bytes.len()), (Kind::Changed, 0), "{e}");
+                            failed += 1;
+                        }
+                    }
+                }
+            }
+        }
+    });
+    assert!(whole > 0 && failed > 0, "{whole} were whole, {failed} failed");
 }

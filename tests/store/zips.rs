@@ -2,6 +2,7 @@
 
 use crate::conformance::{fixtures, key, kind, names, read, tree};
 use chunkmount::error::{Error, Kind, Result};
+use chunkmount::store::dir::{DirOptions, DirStore};
 use chunkmount::store::faulty::{Call, Effect, Fault, Faulty};
 use chunkmount::store::mem::MemStore;
 use chunkmount::store::nested::NestedStore;
@@ -9,7 +10,11 @@ use chunkmount::store::zip::ZipStore;
 use chunkmount::store::{Key, ObjectKind, Range, Store};
 use std::io::Write;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use zip::write::SimpleFileOptions;
+
+/// How long any archive may take to be opened or refused.
+const SOON: Duration = Duration::from_secs(1);
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(fixtures().join(name)).unwrap()
@@ -172,8 +177,15 @@ fn a_cut_archive_is_refused_or_whole() {
         let good = fixture(archive);
         let first = good.len().saturating_sub(1500);
         for length in first..good.len() {
-            if let Ok(store) = open(&good[..length]) {
-                rest_is_right(&store, "");
+            // The best of three: somebody else may have the processor meanwhile.
+            let opened = (0..3).find_map(|_| {
+                let start = Instant::now();
+                let store = open(&good[..length]);
+                (start.elapsed() < SOON).then_some(store)
+            });
+            match opened.unwrap_or_else(|| panic!("{archive} of {length} bytes takes too long")) {
+                Ok(store) => rest_is_right(&store, ""),
+                Err(e) => assert_eq!(e.kind(), Kind::Corrupt, "{archive} of {length} bytes: {e}"),
             }
         }
     }
@@ -238,6 +250,8 @@ fn odd_names_are_left_out_and_nothing_else() {
         (b"a\0bcdefg", None),
         (b"////////", None),
         (b"good/../", None),
+        (b"a/../bcd", None),
+        (b"../good/", None),
         (b"good//ab", Some("good/ab")),
         (b"./././ab", Some("ab")),
         (b"a\nb\tcdef", Some("a\nb\tcdef")),
@@ -269,6 +283,33 @@ fn the_last_of_equal_names_wins_and_directories_over_files() {
     assert_eq!(kind(&store, "c"), Kind::Corrupt);
     assert_eq!(read(&store, "c/d", Range::All).unwrap(), b"2");
     assert_eq!(names(&store, ""), [("c".into(), true), ("c.d".into(), false), ("good".into(), false)]);
+}
+
+#[test]
+fn names_that_differ_in_case_are_two() {
+    let store = open(&written(&[("A", b"large"), ("a", b"small"), ("Dir/x", b"1"), ("dir/X", b"2"), ("dir/x", b"3")])).unwrap();
+    let found = [("A".into(), false), ("Dir".into(), true), ("a".into(), false), ("dir".into(), true)];
+    assert_eq!(names(&store, ""), found);
+    assert_eq!(names(&store, "dir"), [("X".into(), false), ("x".into(), false)]);
+    for (name, content) in [("A", "large"), ("a", "small"), ("Dir/x", "1"), ("dir/X", "2"), ("dir/x", "3")] {
+        assert_eq!(read(&store, name, Range::All).unwrap(), content.as_bytes(), "{name}");
+    }
+    assert_eq!(kind(&store, "Dir/X"), Kind::NotFound);
+}
+
+#[test]
+fn a_name_that_goes_up_is_no_other_name() {
+    let archive = renamed(written(&[("a/__/b", b"evil"), ("b", b"good"), ("a/c", b"1")]), b"a/__/b", b"a/../b");
+    let store = open(&archive).unwrap();
+    assert_eq!(read(&store, "b", Range::All).unwrap(), b"good");
+    assert_eq!(names(&store, ""), [("a".into(), true), ("b".into(), false)]);
+    assert_eq!(names(&store, "a"), [("c".into(), false)]);
+    for name in ["a/b", "a/__/b", "a/__"] {
+        assert_eq!(kind(&store, name), Kind::NotFound, "{name}");
+    }
+    // Nor does it bring about the name that it means.
+    let store = open(&renamed(written(&[("a/__/b", b"evil"), ("c", b"1")]), b"a/__/b", b"a/../b")).unwrap();
+    assert_eq!((names(&store, ""), kind(&store, "b")), (vec![("c".into(), false)], Kind::NotFound));
 }
 
 #[test]
@@ -326,6 +367,35 @@ fn a_replaced_container_changes_everything() {
     for (name, range) in [("a/0", Range::All), ("a/1", Range::Suffix(9))] {
         assert_eq!(read(&store, name, range).unwrap_err().kind(), Kind::Changed, "{name}");
     }
+}
+
+/// What `ZipWriter::new_append` and Python's mode "a" do: entries are put in the place of the directory, and a new one behind them.
+#[test]
+fn an_archive_that_grew_changes_everything() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("x.zip");
+    std::fs::write(&path, fixture("python-deflated.zip")).unwrap();
+    let container: Arc<dyn Store> = Arc::new(DirStore::open(temp.path(), DirOptions::default()).unwrap());
+    let before = ZipStore::open(container.clone(), key("x.zip")).unwrap();
+    let head = before.head(&key("a/0")).unwrap();
+    rest_is_right(&before, "");
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut writer = zip::ZipWriter::new_append(file).unwrap();
+    writer.start_file("new", SimpleFileOptions::default()).unwrap();
+    writer.write_all(b"1").unwrap();
+    writer.finish().unwrap();
+    // Bytes of old entries are where they were, but that is more than anybody knows.
+    for name in ["a/0", "a/1", "b/c/d/0.0"] {
+        assert_eq!(kind(&before, name), Kind::Changed, "{name}");
+        let e = read(&before, name, Range::Part { offset: 0, length: 1 }).unwrap_err();
+        assert_eq!(e.errno(), libc::ESTALE, "{name}: {e}");
+    }
+    assert_eq!(kind(&before, "new"), Kind::NotFound);
+    let now = ZipStore::open(container, key("x.zip")).unwrap();
+    rest_is_right(&now, "");
+    assert_eq!(read(&now, "new", Range::All).unwrap(), b"1");
+    let e = now.get(&key("a/0"), Range::All, Some(&head.version), u64::MAX, &mut Vec::new()).unwrap_err();
+    assert_eq!(e.kind(), Kind::Changed);
 }
 
 /// Deleted between the first read and the second one.

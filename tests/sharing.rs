@@ -1,0 +1,91 @@
+//! Many readers of what nobody has read before: it is fetched once and decoded once.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
+
+use chunkmount::store::faulty::{Call, Effect, Faulty};
+use chunkmount::store::mem::MemStore;
+use chunkmount::store::{Key, Store};
+use chunkmount::tree::{self, Tree};
+use chunkmount::vfs::{self, ROOT, Vfs};
+use serde_json::Value;
+use std::io::Write;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+const READERS: usize = 256;
+
+/// Bytes of a decoded chunk.
+const CHUNK: usize = 100_000;
+
+/// Each call of the object waits so long, that all readers come meanwhile.
+const DELAY: Duration = Duration::from_millis(300);
+
+fn key(name: &str) -> Key {
+    Key::root().join(name).unwrap()
+}
+
+fn content() -> Vec<u8> {
+    (0..CHUNK).map(|n| u8::try_from(n * n % 251).unwrap()).collect()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap()
+}
+
+/// How often the object is read while all readers open, read and close the file that shows its chunk.
+fn gets(document: &str, text: &str, object: &str, bytes: Vec<u8>, file: &str) -> usize {
+    let memory = MemStore::new();
+    memory.put(key(document), text.as_bytes());
+    memory.put(key(object), bytes);
+    let store = Arc::new(Faulty::new(Arc::new(memory)));
+    let options =
+        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
+    let shared: Arc<dyn Store> = store.clone();
+    let vfs = Vfs::new(Tree::new(shared, tree::Options::default()), options).unwrap();
+    store.always(Call::Get, key(object), Effect::Delay(DELAY));
+    let (right, gate) = (content(), Barrier::new(READERS));
+    let read = || {
+        gate.wait();
+        let inode = file.split('/').try_fold(ROOT, |at, name| vfs.lookup(at, name.as_bytes()).map(|attr| attr.inode)).unwrap();
+        let opened = vfs.open(inode).unwrap();
+        let bytes = vfs.read(opened.handle, 0, u32::MAX, <[u8]>::to_vec).unwrap();
+        vfs.release(opened.handle);
+        assert!(bytes == right, "{} bytes", bytes.len());
+    };
+    std::thread::scope(|scope| (0..READERS).for_each(|_| drop(scope.spawn(read))));
+    let statistics: Value = serde_json::from_slice(&vfs.statistics()).unwrap();
+    assert_eq!((&statistics["cache"]["misses"], &statistics["errors"]), (&1.into(), &0.into()), "{statistics:#}");
+    assert_eq!(statistics["decode"]["bytes_out"], CHUNK, "decoded once");
+    assert_eq!(statistics["open"]["files"], 0);
+    store.calls().iter().filter(|call| **call == (Call::Get, key(object))).count()
+}
+
+#[test]
+fn a_chunk_is_fetched_and_decoded_once() {
+    let text = format!(
+        r#"{{"zarr_format": 2, "shape": [{CHUNK}], "chunks": [{CHUNK}], "dtype": "|u1", "fill_value": 0, "order": "C",
+            "filters": null, "compressor": {{"id": "gzip", "level": 1}}}}"#
+    );
+    assert_eq!(gets(".zarray", &text, "0", gzip(&content()), "0"), 1);
+}
+
+#[test]
+fn a_part_of_a_shard_is_fetched_and_decoded_once_and_its_index_too() {
+    let text = format!(
+        r#"{{"zarr_format": 3, "node_type": "array", "shape": [{}], "data_type": "uint8", "fill_value": 0, "attributes": {{}},
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [{}]}}}}, "chunk_key_encoding": {{"name": "default"}},
+            "codecs": [{{"name": "sharding_indexed", "configuration": {{"chunk_shape": [{CHUNK}], "codecs": [{{"name": "bytes"}},
+                {{"name": "gzip", "configuration": {{"level": 1}}}}], "index_codecs": [{{"name": "bytes",
+                "configuration": {{"endian": "little"}}}}, {{"name": "crc32c"}}]}}}}]}}"#,
+        2 * CHUNK,
+        2 * CHUNK
+    );
+    let part = gzip(&content());
+    let length = u64::try_from(part.len()).unwrap();
+    let index: Vec<u8> = [u64::MAX, u64::MAX, 0, length].iter().flat_map(|n| n.to_le_bytes()).collect();
+    let sum = crc32c::crc32c(&index).to_le_bytes();
+    // One read of the index, and one of the part.
+    assert_eq!(gets("zarr.json", &text, "c/0", [part.as_slice(), &index, &sum].concat(), "c/1"), 2);
+}
