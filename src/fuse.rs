@@ -317,7 +317,8 @@ impl Filesystem for Adaptor {
         self.serve_block(inode, request, move |it, asked| {
             match it.run_for(asked, |vfs| vfs.open(inode.0), |vfs, opened| vfs.release(opened.handle)) {
                 Ok(open) => it.passing.reply(&it.vfs, inode.0, open, reply),
-                Err(e) => reply.error(e),
+                // Gone since it was looked up: so the kernel looks the name up once more, and does not keep it.
+                Err(e) => reply.error(if e == Errno::ENOENT { Errno::ESTALE } else { e }),
             }
         });
     }

@@ -11,6 +11,7 @@ mod control;
 mod described;
 mod directory;
 mod doubt;
+mod failures;
 mod file;
 mod growing;
 mod inode;
@@ -175,6 +176,7 @@ pub struct Vfs {
     root: RwLock<Arc<Dir>>,
     pins: pins::Pins,
     files: file::Handles<file::Open>,
+    failures: failures::Failures,
     directories: file::Handles<Arc<directory::Names>>,
     errors: AtomicU64,
     /// Files that were opened for the kernel to read by itself.
@@ -207,6 +209,7 @@ impl Vfs {
             root: RwLock::new(root),
             pins: pins::Pins::default(),
             files: file::Handles::default(),
+            failures: failures::Failures::default(),
             directories: file::Handles::default(),
             errors: AtomicU64::new(0),
             passed: AtomicU64::new(0),

@@ -232,21 +232,30 @@ impl Vfs {
                 self.cache.progress(inode, &block, offset, length.into());
                 result
             }
-            Open::File(_, file) if file.meta.seekable => {
-                let mut bytes = Vec::new();
-                let range = Range::Part { offset, length: u64::from(length) };
-                let meta = self
-                    .store()
-                    .get(&file.key, range, Some(&file.meta.version), u64::from(length), &mut bytes)
-                    .map_err(vanished)?;
-                let expected = Range::Part { offset, length: u64::from(length) }.within(meta.size);
-                if bytes.len() as u64 != expected.1 - expected.0 {
-                    return Err(Error::new(Kind::Unavailable, "the store gave fewer bytes than it holds").about(&file.key));
+            Open::File(inode, file) if file.meta.seekable => {
+                let end = offset.saturating_add(length.into());
+                if let Some(e) = self.failures.find(inode, (offset, end)) {
+                    return Err(e);
                 }
+                let bytes = self.part_of(&file, offset, length);
+                let bytes = bytes.inspect_err(|e| self.failures.note(inode, (offset, end), e))?;
                 Ok(reply(&bytes))
             }
             Open::File(inode, file) => self.whole(inode, &file)?.part(offset, length.into(), reply),
         }
+    }
+
+    /// `length` bytes from `offset` of a file that is shown as it is; fewer only at its end.
+    fn part_of(&self, file: &File, offset: u64, length: u32) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let range = Range::Part { offset, length: u64::from(length) };
+        let pin = Some(&file.meta.version);
+        let meta = self.store().get(&file.key, range, pin, u64::from(length), &mut bytes).map_err(vanished)?;
+        let (start, end) = range.within(meta.size);
+        if bytes.len() as u64 != end - start {
+            return Err(Error::new(Kind::Unavailable, "the store gave fewer bytes than it holds").about(&file.key));
+        }
+        Ok(bytes)
     }
 
     /// The decoded block that a chunk file shows.

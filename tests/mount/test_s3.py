@@ -16,7 +16,7 @@ from support import data
 from support.checks import check_groups, check_store
 from support.mounting import binary
 from support.reading import by_zarr
-from support.s3 import SERVER, Double, Real, clean_env
+from support.s3 import EVERYTHING, SERVER, Double, Real, clean_env
 
 CORPUS = data.stores()
 # Each dialect and a few kinds of archive: what differs between the others is not where their bytes come from.
@@ -110,6 +110,7 @@ def put(double, prefix, files):
 
 
 def test_urls_and_credentials(bucket, s3, real, room, mount):
+    all_of_it = ("--log-level", EVERYTHING)
     address = bucket("zarr2/rootarray.zarr").removeprefix("s3://")
     config, secrets = room / "config", room / "credentials"
     user = real.users["all"]
@@ -120,15 +121,15 @@ def test_urls_and_credentials(bucket, s3, real, room, mount):
     files = {"AWS_CONFIG_FILE": str(config), "AWS_SHARED_CREDENTIALS_FILE": str(secrets)}
     # By a profile: named by option, in the URL, or in the environment, which names the endpoint as well.
     views = [
-        s3(f"s3://{address}", "--profile", "mine", user=None, **files),
-        mount(f"{real.url}/{address}#mode=nczarr,s3&aws.profile=mine", env=real.env(None, **files)),
-        mount(f"s3://{address}", env=real.env(None, AWS_PROFILE="mine", AWS_ENDPOINT_URL=real.url, **files)),
+        s3(f"s3://{address}", "--profile", "mine", *all_of_it, user=None, **files),
+        mount(f"{real.url}/{address}#mode=nczarr,s3&aws.profile=mine", *all_of_it, env=real.env(None, **files)),
+        mount(f"s3://{address}", *all_of_it, env=real.env(None, AWS_PROFILE="mine", AWS_ENDPOINT_URL=real.url, **files)),
     ]
     truth = by_zarr(CORPUS.path("zarr2/rootarray.zarr"))
     for view in views:
         assert (by_zarr(view / "") == truth).all()
         said = view.text() + open(f"/proc/{view.process.pid}/cmdline").read() + json.dumps(view.stats())
-        assert user["AWS_SECRET_ACCESS_KEY"] not in said
+        assert " debug " in said and user["AWS_SECRET_ACCESS_KEY"] not in said
     code, text = fails(f"s3://{address}", "--endpoint-url", real.url, env=real.env())
     assert code == 4 and "credentials" in text
     wrong = dict(user, AWS_SECRET_ACCESS_KEY="not the right secret")

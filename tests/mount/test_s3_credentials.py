@@ -18,7 +18,7 @@ import pytest
 from support.credentials import PROOF, Provider, moment
 from support.mounting import binary
 from support.reading import by_zarr
-from support.s3 import SERVER, clean_env, fault
+from support.s3 import EVERYTHING, SERVER, clean_env, fault
 from test_s3 import CORPUS, bucket, double, fails, put, real, small_array  # noqa: F401
 
 pytestmark = pytest.mark.skipif(SERVER != "moto", reason="only moto gives out temporary credentials")
@@ -118,7 +118,7 @@ def opened(mount, real, bucket):
     """Mounts a store by the credentials of a way, with a log of everything."""
 
     def make(way, store=STORE, **more):
-        options = ["--endpoint-url", real.url, "--log-level", "trace", *way.options]
+        options = ["--endpoint-url", real.url, "--log-level", EVERYTHING, *way.options]
         return mount(bucket(store), *options, env=clean_env(**{**way.env, **more}))
 
     return make
@@ -352,8 +352,20 @@ def test_a_chunk_is_read_although_the_server_takes_its_credentials_for_ended(mou
     assert way.asked() == 2
 
 
-def test_secrets_given_by_hand_are_told_to_nobody(real, room, bucket, mount):
-    """In the environment, with a session token, and refused: the message names the server's reason only."""
+def test_secrets_given_by_hand_are_told_to_nobody(real, room, bucket, mount, provider):
+    """In the environment, with a session token, and refused: the message names the server's reason only, and the log no more."""
     given = {"AWS_ACCESS_KEY_ID": "ASIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "s" * 40, "AWS_SESSION_TOKEN": "t" * 60}
-    code, text = fails(bucket(STORE), "--endpoint-url", real.url, env=clean_env(**given))
-    assert code == 4 and "s" * 40 not in text and "t" * 60 not in text
+    more = ["--endpoint-url", real.url, "--log-level", EVERYTHING]
+    code, text = fails(bucket(STORE), *more, "--log-file", room / "refused", env=clean_env(**given))
+    text += (room / "refused").read_text()
+    assert code == 4 and " debug " in text and "s" * 40 not in text and "t" * 60 not in text
+    # Taken for a while, and then no longer.
+    key, *secrets, _ = provider.give("hand")
+    given = dict(zip(["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"], [key, *secrets]))
+    view = mount(bucket(STORE), *more, env=clean_env(**given))
+    assert (by_zarr(view / "") == by_zarr(CORPUS.path(STORE))).all()
+    real.tell("revoke", key)
+    with pytest.raises(PermissionError):
+        (view / ".chunkmount" / "source" / ".zarray").read_bytes()
+    text = said(view)
+    assert " debug " in text and not [secret for secret in secrets if secret in text]

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -73,6 +74,54 @@ def test_lasting_failures_are_errors(shown, code, kind):
     assert chunk(shown, "3/4")[0] == 0, "it recovers"
 
 
+def test_what_is_refused_or_not_told_of_is_never_filled(double):
+    """With --fill-missing only what the server says is absent consists of fill values."""
+    values, files = small_array((100, 100), (10, 10), "/")
+    put(double, "a", files)
+    for i in range(3):
+        del double.objects[f"a/8/{i}"]
+    double.view, double.values = double.mount("s3://b/a", "--timeout", "1", "--fill-missing"), values
+    for j, (kind, code, error) in enumerate([("GET", 503, errno.EIO), ("HEAD", 503, errno.EIO), ("HEAD", 403, errno.EACCES)]):
+        double.faults.append(fault(status(code), kinds=kind))
+        # It is there; and it is not, which nobody says.
+        assert chunk(double, f"3/{j}")[0] == error
+        assert kind == "GET" or chunk(double, f"8/{j}")[0] == error
+        double.faults.clear()
+    time.sleep(1.1)
+    for j in range(3):
+        assert chunk(double, f"3/{j}")[0] == 0
+        assert (double.view / f"8/{j}").read_bytes() == bytes(400)
+
+
+@pytest.mark.parametrize("how, after", [("failed", 0), ("failed", 1), ("cut", 0), ("silent", 1)])
+def test_a_listing_of_which_a_later_page_fails_is_an_error(double, how, after):
+    """`after` more pages come well beside the first one: what they tell is no listing without the rest."""
+    for name, separator in [("nested", "/"), ("flat", ".")]:
+        _, files = small_array((100, 10), (10, 10), separator)
+        put(double, f"s/{name}", files)
+    put(double, "s/foreign", {f"f{i:02}": b"x" for i in range(12)})
+    listings = {
+        "nested": {".zarray", *map(str, range(10))}, "flat": {".zarray", *(f"{i}.0" for i in range(10))},
+        "foreign": {f"f{i:02}" for i in range(12)},
+    }
+    double.page = 4
+    view = double.mount("s3://b/s", "--timeout", "1")
+    acts = {"failed": status(503), "silent": silent, "cut": lambda request: request.send(200, b"<ListBucketResult><Contents>")}
+    fail = [fault(acts[how], kinds="LIST", key=f"s/{name}/", after=after) for name in listings]
+    double.faults.append(lambda request: "continuation-token" in request.query and any(one(request) for one in fail))
+
+    def errors(name):
+        with pytest.raises(OSError) as problem:
+            os.listdir(view / name)
+        return problem.value.errno
+
+    with ThreadPoolExecutor(len(listings)) as pool:
+        # Repetitions may come to the deadline before they come to their end.
+        assert set(pool.map(errors, listings)) <= {errno.ETIMEDOUT, errno.EIO}
+    double.faults.clear()
+    assert {name: set(os.listdir(view / name)) for name in listings} == listings, "it recovers"
+
+
 @pytest.mark.parametrize("refresh", [(), ("--refresh", "0.2")], ids=["", "refresh"])
 @pytest.mark.parametrize("document", [".zarray", ".zattrs"])
 def test_an_array_that_was_not_told_of_is_there_when_it_is(double, document, refresh):
@@ -105,6 +154,30 @@ def test_refused_is_not_absent(shown):
     shown.faults.append(fault(status(403, "AccessDenied"), key="a/3/4"))
     assert chunk(shown, "3/4")[0] == errno.EACCES
     assert not os.path.lexists(shown.view / "3" / "99") and chunk(shown, "3/5")[0] == 0
+
+
+def test_refused_is_not_absent_either_where_there_is_nothing(double):
+    """Who may not list is not told what is absent: 403 is the answer for that too, to HEAD without a word."""
+    values, files = small_array((100, 100), (10, 10), "/")
+    put(double, "a", files)
+    del double.objects["a/3/4"], double.objects["a/3/6"]
+
+    def judge(request):
+        is_refused = request.kind == "LIST" or request.key not in double.objects
+        if is_refused:
+            request.error(403, "AccessDenied")
+        return is_refused
+
+    double.view, double.values = double.mount("s3://b/a"), values
+    double.faults.append(judge)
+    double.log.clear()
+    with pytest.raises(PermissionError):
+        os.stat(double.view / "3/4")
+    assert chunk(double, "3/4")[0] == errno.EACCES and chunk(double, "3/6")[0] == errno.EACCES
+    assert ("LIST", "a/3/") not in double.log and chunk(double, "3/5")[0] == 0
+    # Nor is a listing made of what was found.
+    with pytest.raises(PermissionError):
+        os.listdir(double.view / "3")
 
 
 def test_a_bucket_that_is_gone_is_not_an_absent_chunk(shown):
@@ -181,6 +254,24 @@ def foreign(double):
     return double
 
 
+@pytest.mark.parametrize("how", [silent, drip])
+def test_a_page_that_came_too_late_is_not_waited_for_twice(foreign, how):
+    """When reading ahead fails, the kernel asks for the page once more."""
+    # The first one is for the byte by which it is known that the file can be read.
+    ranges = []
+    foreign.faults.append(lambda request: ranges.append(request.handler.headers.get("Range")))
+    foreign.faults.append(fault(how, kinds="GET", key="a/file", after=1))
+    start = time.monotonic()
+    with pytest.raises(OSError) as problem:
+        (foreign.view / "file").read_bytes()
+    took = time.monotonic() - start
+    assert problem.value.errno == errno.ETIMEDOUT and TIMEOUT - 0.5 < took < 1.5 * TIMEOUT
+    assert len(ranges) > 1 and all(ranges), "nor is all of it asked for"
+    foreign.faults.clear()
+    time.sleep(1.1)
+    assert (foreign.view / "file").read_bytes() == foreign.content, "it recovers"
+
+
 def test_a_range_answered_with_all_is_cut_to_the_range(foreign):
     def all_of_it(request):
         content = foreign.objects[request.key]
@@ -212,12 +303,81 @@ def test_a_replaced_object_is_new_for_who_had_not_opened_it(shown):
     assert os.path.exists(shown.view / "3/4")
     old = shown.objects["a/3/4"]
     shown.objects["a/3/4"] = np.full((10, 10), 7, "<i4").tobytes()
-    # The first try finds another version than the one that was told, which binds nobody; the kernel tries again.
+    shown.log.clear()
     assert (np.fromfile(shown.view / "3/4", "<i4") == 7).all()
+    # The version that was told is not there, and binds nobody: what is there is asked for and read, all within the one open.
+    assert [kind for kind, key in shown.log if key == "a/3/4"] == ["GET", "HEAD", "GET"]
+    assert "another version" not in shown.view.text()
     # What was opened is read at its version.
     with open(shown.view / "3/5", "rb") as file:
         shown.objects["a/3/5"] = old
         assert file.read() == shown.values[30:40, 50:60].tobytes()
+
+
+@pytest.mark.parametrize("refresh", [(), ("--refresh", "0.2")], ids=["", "refresh"])
+def test_what_is_deleted_and_put_back_is_new_for_who_opens_it_then(double, refresh):
+    values, files = small_array((100, 100), (10, 10), "/")
+    put(double, "s/a", files)
+    double.put("s/file", b"old" * 50_000)
+    new = {"a/3/6": bytes(400), "a/4/6": b"4" * 400, "a/3/4": b"x" * 400, "file": b"new" * 50_000}
+    view = double.mount("s3://b/s", *refresh)
+    # Looked up, and not opened.
+    assert os.path.exists(view / "a/3/6") and os.path.exists(view / "a/4/6")
+    with open(view / "file", "rb", buffering=0) as file, open(view / "a/3/4", "rb", buffering=0) as opened:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        assert file.read(99) == b"old" * 33
+        for name, content in new.items():
+            del double.objects[f"s/{name}"]
+            double.put(f"s/{name}", content)
+        for name in ("a/3/6", "a/4/6"):
+            assert (view / name).read_bytes() == new[name]
+        # Who has it open has the old bytes or none.
+        assert opened.read() == values[30:40, 40:50].tobytes()
+        with pytest.raises(OSError) as problem:
+            os.pread(file.fileno(), 99, 140_000)
+        assert problem.value.errno == errno.ESTALE
+    # What was opened, or told with its length, stays what it was; with --refresh for so long.
+    time.sleep(0.5)
+    assert (view / "a/3/4").read_bytes() == (new["a/3/4"] if refresh else values[30:40, 40:50].tobytes())
+    if refresh:
+        assert (view / "file").read_bytes() == new["file"]
+        # Also what was said to be absent in between.
+        del double.objects["s/a/4/6"]
+        time.sleep(0.5)
+        assert not os.path.exists(view / "a/4/6")
+        double.put("s/a/4/6", new["a/3/4"])
+        time.sleep(0.5)
+        assert (view / "a/4/6").read_bytes() == new["a/3/4"]
+
+
+@pytest.mark.parametrize("honest", [True, False], ids=["if-match", "no-if-match"])
+@pytest.mark.parametrize("at", [0, 1, 200, -1])
+def test_an_object_replaced_while_its_body_breaks_off(double, at, honest):
+    """What came before the break and what comes after it is of one version, also from a server that never minds which is wanted."""
+    _, files = small_array((100, 100), (10, 10), "/")
+    put(double, "s/a", files)
+    double.put("s/file", b"old" * 80_000)
+    view = double.mount("s3://b/s", "--timeout", str(TIMEOUT))
+
+    def careless(request):
+        if not honest:
+            del request.handler.headers["If-Match"]
+
+    def replaced_by(content):
+        def act(request):
+            cut(at)(request)
+            double.put(request.key, content)
+
+        return act
+
+    seven = np.full((10, 10), 7, "<i4").tobytes()
+    double.faults[:] = [careless, fault(replaced_by(seven), kinds="GET", key="s/a/3/4", times=1)]
+    # Nobody has a byte of the old one.
+    assert (view / "a/3/4").read_bytes() == seven
+    double.faults[1:] = [fault(replaced_by(b"new" * 80_000), kinds="GET", key="s/file", times=1, after=1)]
+    with open(view / "file", "rb") as file, pytest.raises(OSError) as problem:
+        file.read()
+    assert problem.value.errno == errno.ESTALE
 
 
 def test_refresh_sees_a_replaced_object(double):

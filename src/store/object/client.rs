@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout_at};
 /// So many bytes must come within the deadline; then it starts anew.
 const WINDOW: u64 = 8 << 20;
 
-/// Most repetitions of a request that failed. With the pauses between them they take some six seconds.
+/// Most repetitions of a request that failed. With the pauses between them they take a second or two.
 const RETRIES: usize = 6;
 
 /// Most repetitions of a read whose body was not what was promised.
@@ -384,7 +384,7 @@ impl Client {
                 (result, wanted)
             }
             // A good answer to another question than was asked: there are servers that know no ranges.
-            Err(e) if range.is_some() && fail::answered(trace) => {
+            Err(e) if range.is_some() && e.kind() == Kind::Unavailable && fail::answered(trace) => {
                 let all = self
                     .until(deadline, trace, || self.objects.get_opts(path, options(None)))
                     .await

@@ -18,6 +18,9 @@ from .data import ROOT
 # Which real server: moto, or one that is more faithful and takes longer to install.
 SERVER = os.environ.get("CHUNKMOUNT_S3_SERVER", "moto")
 
+# Levels of the log at which the program and all libraries that know secrets say whatever they can.
+EVERYTHING = "trace,object_store=trace,reqwest=trace,hyper=trace,rustls=trace,aws_=trace,tracing=trace"
+
 
 class Real:
     """A real server in a process of its own, which checks signatures; see `moto_server.py` and `garage_server.py`."""
@@ -275,8 +278,12 @@ def silent(request):
 def drip(request):
     """A byte each second."""
     content = request.double.objects[request.key]
-    request.send(200, b"", request.headers_of(content), length=len(content))
-    for byte in content:
+    start, end = request.slice(content) or (0, len(content))
+    headers = request.headers_of(content)
+    if request.slice(content):
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+    request.send(206 if request.slice(content) else 200, b"", headers, length=end - start)
+    for byte in content[start:end]:
         if request.double.released.wait(1):
             return
         try:
