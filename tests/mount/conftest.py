@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import data
-from support.mounting import BACKGROUND, Mount, binary, detach, faults_of_the_program, mounts
+from support.mounting import BACKGROUND, Mount, binary, detach, faults_of_the_program, hear_signals, mounts
 from support.s3 import SERVER
 
 
@@ -89,6 +89,11 @@ def ordinary_user(room, monkeypatch):
     yield User(home)
     if mode is not None:
         os.chmod("/dev/fuse", mode)
+
+
+def pytest_configure(config):
+    """The tests may have been started in the background."""
+    hear_signals()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -20,6 +20,14 @@ from .data import ROOT
 BACKGROUND = ".background"
 
 
+def hear_signals():
+    """Signals of the keyboard end who does not handle them. A shell has what it starts in the background ignore them, and programs
+    hand that on to those that they start."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 def binary():
     """The program under test: CHUNKMOUNT_BIN, or what cargo built last for release, or for development."""
     named = os.environ.get("CHUNKMOUNT_BIN")

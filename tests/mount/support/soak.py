@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .mounting import Mount, detach, faults_of_the_program, mounted
+from .mounting import Mount, detach, faults_of_the_program, hear_signals, mounted
 from .s3 import Double, clean_env, cut, drip, silent, status
 
 WATCHDOG = 30
@@ -412,9 +412,7 @@ class Soak:
 
     def run(self):
         """Runs to the end; returns the problems."""
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # As a shell has it for what it starts in the background: readers would not hear of it until they have begun.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        hear_signals()
         try:
             self.set_up()
             self.soak()
