@@ -260,23 +260,24 @@ fn pack(objects: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-fn vfs(store: impl Store + 'static) -> Vfs {
+fn vfs(store: Arc<dyn Store>) -> Vfs {
     let options =
         vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
-    Vfs::new(Tree::new(Arc::new(store), tree::Options::default()), options).unwrap()
+    Vfs::new(Tree::new(store, tree::Options::default()), options).unwrap()
 }
 
 #[test]
 fn a_store_in_memory() {
     let objects = objects();
-    check(&vfs(memory(&objects)), &objects);
+    check(&vfs(Arc::new(memory(&objects))), &objects);
 }
 
 #[test]
 fn a_directory() {
     let (objects, room) = (objects(), tempfile::tempdir().unwrap());
     unpack(&objects, room.path());
-    check(&vfs(DirStore::open(room.path(), DirOptions { follow_symlinks: false }).unwrap()), &objects);
+    let store = DirStore::open(room.path(), DirOptions { follow_symlinks: false }).unwrap();
+    check(&vfs(Arc::new(store)), &objects);
 }
 
 #[test]
@@ -284,7 +285,8 @@ fn a_zip_in_memory() {
     let objects = objects();
     let container = MemStore::default();
     container.put(Key::root().join("x.zip").unwrap(), pack(&objects));
-    check(&vfs(ZipStore::open(Arc::new(container), Key::root().join("x.zip").unwrap()).unwrap()), &objects);
+    let store = ZipStore::open(Arc::new(container), Key::root().join("x.zip").unwrap()).unwrap();
+    check(&vfs(Arc::new(store)), &objects);
 }
 
 #[test]
@@ -308,7 +310,7 @@ fn chunks_are_read_ahead_of_a_reader() {
             put(&n.to_string(), &vec![n; if n == 7 { 3 } else { 4 }]);
         }
     }
-    let vfs = Arc::new(vfs(store));
+    let vfs = Arc::new(vfs(Arc::new(store)));
     vfs.read_ahead(2);
     let fetched = || -> u64 {
         let statistics: Value = serde_json::from_slice(&vfs.statistics()).unwrap();
@@ -335,12 +337,10 @@ fn chunks_are_read_ahead_of_a_reader() {
 #[test]
 fn an_open_that_failed_binds_nobody_to_what_was_damaged() {
     let store = Arc::new(MemStore::new());
-    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    let put = |name: &str, bytes: &[u8]| put(&store, name, bytes);
     put(".zarray", br#"{"zarr_format":2,"shape":[8],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}"#);
     put("0", b"abc");
-    let options =
-        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
-    let vfs = Vfs::new(Tree::new(store.clone(), tree::Options::default()), options).unwrap();
+    let vfs = vfs(store.clone());
     let inode = vfs.lookup(vfs::ROOT, b"0").unwrap().inode;
     assert_eq!(vfs.open(inode).err().unwrap().kind(), Kind::Corrupt);
     // The kernel keeps the inode; nobody has got a byte of it.
@@ -361,21 +361,27 @@ const SHARD: &[u8] = br#"{"zarr_format": 3, "node_type": "array", "shape": [8], 
     "codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [4], "codecs": [{"name": "bytes"}],
     "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}]}"#;
 
+/// Where the two chunks begin, and their lengths, if the first comes first.
+const IN_ORDER: [u64; 4] = [0, 4, 4, 4];
+
+fn shard(chunks: &[u8; 8], index: [u64; 4]) -> Vec<u8> {
+    [&chunks[..], &index.map(u64::to_le_bytes).concat()].concat()
+}
+
+fn put(store: &MemStore, name: &str, bytes: &[u8]) {
+    store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+}
+
 #[test]
 fn a_version_of_which_nobody_has_a_byte_binds_nobody() {
     let store = Arc::new(MemStore::new());
-    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    let put = |name: &str, bytes: &[u8]| put(&store, name, bytes);
     put("zarr.json", SHARD);
-    let index = [0u64, 4, 4, 4].map(u64::to_le_bytes).concat();
-    put("c/0", &[b"abcdefgh", &index[..]].concat());
-    let options =
-        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
-    let vfs = Vfs::new(Tree::new(store.clone(), tree::Options::default()), options).unwrap();
-    let vfs: &dyn Session = &vfs;
+    put("c/0", &shard(b"abcdefgh", IN_ORDER));
+    let vfs: &dyn Session = &vfs(store.clone());
     assert_eq!(vfs.read("c/0").unwrap(), b"abcd");
     // The index of the old shard is in memory; of its second chunk nobody has read anything.
-    let swapped = [4u64, 4, 0, 4].map(u64::to_le_bytes).concat();
-    put("c/0", &[b"ijklmnop", &swapped[..]].concat());
+    put("c/0", &shard(b"ijklmnop", [4, 4, 0, 4]));
     assert_eq!(vfs.read("c/1").unwrap(), b"ijkl");
     assert_eq!(vfs.read("c/0").unwrap(), b"abcd");
     assert!(store.delete(&Key::root().join("c/0").unwrap()));
@@ -386,15 +392,12 @@ fn a_version_of_which_nobody_has_a_byte_binds_nobody() {
 fn those_who_open_together_get_one_version() {
     let store = Arc::new(MemStore::new());
     let faulty = Arc::new(Faulty::new(store.clone()));
-    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    let put = |name: &str, bytes: &[u8]| put(&store, name, bytes);
     put("zarr.json", SHARD);
-    let index = [0u64, 4, 4, 4].map(u64::to_le_bytes).concat();
-    put("c/0", &[b"abcdefgh", &index[..]].concat());
-    let options =
-        vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
-    let vfs = &Vfs::new(Tree::new(faulty.clone(), tree::Options::default()), options).unwrap();
+    put("c/0", &shard(b"abcdefgh", IN_ORDER));
+    let vfs = &vfs(faulty.clone());
     assert_eq!(Session::read(vfs, "c/0").unwrap(), b"abcd");
-    put("c/0", &[b"ijklmnop", &index[..]].concat());
+    put("c/0", &shard(b"ijklmnop", IN_ORDER));
     let effect = Effect::Delay(Duration::from_millis(30));
     faulty.add(Fault { call: Some(Call::Get), key: None, after: 0, times: u64::MAX, effect });
     std::thread::scope(|scope| {
@@ -414,12 +417,11 @@ fn those_who_open_together_get_one_version() {
 #[test]
 fn what_is_damaged_in_a_newer_version_is_no_error_of_the_older() {
     let store = Arc::new(MemStore::new());
-    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
+    let put = |name: &str, bytes: &[u8]| put(&store, name, bytes);
     put("zarr.json", SHARD);
-    let index = [0u64, 4, 4, 4].map(u64::to_le_bytes).concat();
     let age = Some(Duration::ZERO);
     for newer in [Some(&b"no index"[..]), None] {
-        put("c/0", &[b"abcdefgh", &index[..]].concat());
+        put("c/0", &shard(b"abcdefgh", IN_ORDER));
         // Room for one block.
         let options = vfs::Options { fill_missing: false, refresh: age, retry: vfs::RETRY, cache_size: 1, name: "test".into() };
         let vfs =
@@ -466,7 +468,7 @@ fn a_file_in_the_place_of_a_directory_of_chunks_is_not_listed() {
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}}, "chunk_key_encoding": {"name": "default"},
         "codecs": [{"name": "bytes"}]}"#;
     let objects = [("a/.zarray", &nested[..]), ("a/0", b"x"), ("a/1/0", b"abcd"), ("b/zarr.json", zarr3), ("b/c", b"x")];
-    let vfs = vfs(memory(&objects.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.to_vec())).collect()));
+    let vfs = vfs(Arc::new(memory(&objects.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.to_vec())).collect())));
     let names = |path| vfs.list(path).unwrap().into_keys().collect::<Vec<_>>();
     assert_eq!(
         (names("a"), names("a/1"), names("b")),

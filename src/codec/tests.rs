@@ -242,6 +242,27 @@ fn decode(codec: Codec, encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     Chain::new(vec![codec]).unwrap().decode(encoded, length)
 }
 
+/// The format forbids a match at distance 0, which the C library takes for zeros.
+#[test]
+fn an_lz4_match_with_itself_is_damage() {
+    let tail = [&[0xf0, 17], &[b'y'; 32][..]].concat();
+    let block = |distance: u8| [&[0x10, b'x', distance, 0], &tail[..]].concat();
+    let expected = [&[b'x'; 5], &[b'y'; 32][..]].concat();
+    // Two zeros that are no distance do no harm: these are literals.
+    let zeros = [&[0x30, 0, 0, b'x', 1, 0], &tail[..]].concat();
+    let framed = |block: &[u8]| [&(block.len() as u32).to_le_bytes(), block].concat();
+    let blosc = |block: &[u8]| {
+        let mut frame = vec![2, 1, 0x30, 1];
+        [37u32, 37, 24 + block.len() as u32, 20].iter().for_each(|n| frame.extend(n.to_le_bytes()));
+        [frame, framed(block)].concat()
+    };
+    assert_eq!(decode(Codec::Lz4(Framing::Bare), &zeros, Length::Exact(39)).unwrap()[..3], [0, 0, b'x']);
+    assert_eq!(decode(Codec::Lz4(Framing::Bare), &block(1), Length::Exact(37)).unwrap(), expected);
+    assert_eq!(decode(Codec::Blosc, &blosc(&block(1)), Length::Exact(37)).unwrap(), expected);
+    assert!(decode(Codec::Lz4(Framing::Bare), &block(0), Length::Exact(37)).is_err());
+    assert!(decode(Codec::Blosc, &blosc(&block(0)), Length::Exact(37)).is_err());
+}
+
 /// 64 MiB of zeros in every compressor, where 32 bytes are expected.
 #[test]
 fn bombs_stop_at_the_bound() {

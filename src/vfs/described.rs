@@ -1,9 +1,9 @@
 //! Listings that tell attributes too, for those who ask for them name by name otherwise (`ls -l`, `find -size`, `cp -r`).
 //!
 //! The first names of a directory come with attributes, which saves who opens what it was told of a way to the daemon for each. Beyond
-//! them, and of very many names, who only wants names gets only names: attributes cost a look at the source for each chunk, and memory of the kernel.
-//! That somebody wants more shows when chunks of the array are looked up by name; from then on the listing tells them ahead of the
-//! question.
+//! them, and of very many names, who only wants names gets only names: attributes cost a look at the source for each chunk, and memory
+//! of the kernel. That somebody wants more shows when chunks of the array are looked up by name; from then on the listing tells them
+//! ahead of the question.
 
 use super::directory::{Entry, Names};
 use super::{Attr, Chunks, Vfs, inode};

@@ -1,7 +1,7 @@
 //! LZ4 blocks ([format](https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md)).
 //!
-//! A block is sequences of a token, literals and a match; the last sequence has no match. Our own decoder where
-//! lz4_flex's takes twice the time: for shuffled data, most of whose matches overlap themselves, and for linked frames.
+//! A block is sequences of a token, literals and a match; the last sequence has no match. Our own decoder for the linked blocks
+//! of frames, whose matches begin before the block, and the one check that the C library does not make.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -54,6 +54,33 @@ pub(super) fn decode(input: &[u8], out: &mut [u8], mut at: usize) -> Result<usiz
         }
         repeat(out, at, distance, count).ok_or(if distance == 0 || distance > at { FAR } else { LONG })?;
         at += count;
+    }
+}
+
+/// Whether a block has a match at distance 0, with itself. The block is one that the C library has decoded.
+pub(super) fn matches_itself(input: &[u8]) -> bool {
+    // Most have no such bytes at all.
+    memchr::memmem::find(input, &[0, 0]).is_some() && zero_distance(input).unwrap_or(false)
+}
+
+/// The same by its sequences; `None` at the end of the block.
+fn zero_distance(input: &[u8]) -> Option<bool> {
+    let mut from = 0usize;
+    loop {
+        let token = *input.get(from)?;
+        from = from.checked_add(1)?;
+        let mut literals = usize::from(token >> 4);
+        if literals == 15 {
+            literals = extended(literals, input, &mut from)?;
+        }
+        from = from.checked_add(literals)?;
+        if input.get(from..)?.first_chunk()? == &[0; 2] {
+            return Some(true);
+        }
+        from = from.checked_add(2)?;
+        if token & 15 == 15 {
+            extended(15, input, &mut from)?;
+        }
     }
 }
 
