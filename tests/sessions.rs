@@ -485,8 +485,7 @@ fn no_chunk_is_absent_below_an_array_that_cannot_be_understood() {
     // N5 stores the chunk that is shown as `0/1` at `1/0`: what the source has not says nothing of it.
     let objects = [("a/attributes.json", &b"{\"dimensions\": [4, 4], \"blockSize"[..]), ("a/1/0", b"block"), ("a/0/0", b"block")];
     let objects: Vec<_> = objects.into_iter().map(|(key, bytes)| (key.to_owned(), bytes.to_vec())).collect();
-    let vfs_of = vfs;
-    let vfs = vfs_of(memory(&objects.iter().cloned().collect()));
+    let vfs = self::vfs(Arc::new(memory(&objects.iter().cloned().collect())));
     for name in ["a/0/1", "a/7", "a/7/7", "a/0.1", "a/c/0/1"] {
         assert_eq!(vfs.size(name), Err(libc::EIO), "{name}");
     }
@@ -494,7 +493,7 @@ fn no_chunk_is_absent_below_an_array_that_cannot_be_understood() {
     assert_eq!(Session::read(&vfs, "a/0/0"), Err(libc::EIO));
     // In a container every directory without attributes is a group; what is below the array is none.
     let container = [("attributes.json".to_owned(), b"{\"n5\": \"4.0.0\"}".to_vec())];
-    let vfs = vfs_of(memory(&objects.into_iter().chain(container).collect()));
+    let vfs = self::vfs(Arc::new(memory(&objects.into_iter().chain(container).collect())));
     assert_eq!(vfs.size("a/0/1"), Err(libc::EIO));
     assert_eq!(Session::read(&vfs, "a/0/0"), Err(libc::EIO));
 }

@@ -3,11 +3,13 @@
 //! The kernel wants each inode in one mode for as long as it is open anywhere, and with one backing file: another `open` would fail
 //! with `EIO`. So the mode is that of the first open, and lasts until the last is released.
 
+use super::pages;
 use crate::vfs::{Hold, Opened, Pages, Vfs};
 use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How an open inode is read.
@@ -41,10 +43,19 @@ impl Passing {
         self.possible.load(Ordering::Relaxed)
     }
 
-    /// Answers an open, and counts it.
-    pub fn reply(&self, vfs: &Vfs, inode: u64, opened: Opened, reply: ReplyOpen) {
+    /// Answers an open, and counts it. `device` is where the kernel's requests come from.
+    pub fn reply(&self, vfs: &Vfs, device: Option<&OwnedFd>, inode: u64, opened: Opened, reply: ReplyOpen) {
         let handle = FileHandle(opened.handle);
+        let stored = opened.whole.zip(device).is_some_and(|(whole, device)| {
+            match vfs.hand_over(inode, &whole, |bytes| pages::store(device, inode, bytes)) {
+                Ok(Some(Ok(()))) => true,
+                Ok(None) => false,
+                Ok(Some(Err(e))) => refused(&e),
+                Err(e) => refused(&e),
+            }
+        });
         let pages = match opened.pages {
+            _ if stored => FopenFlags::FOPEN_KEEP_CACHE,
             Pages::Right => FopenFlags::FOPEN_KEEP_CACHE,
             Pages::Drop => FopenFlags::empty(),
             Pages::None => FopenFlags::FOPEN_DIRECT_IO,
@@ -83,6 +94,12 @@ impl Passing {
             drop(mode);
         }
     }
+}
+
+/// The kernel has not taken the pages of a file, so that it asks for them.
+fn refused(why: &impl std::fmt::Display) -> bool {
+    log::debug!("the pages of a chunk were not taken: {why}");
+    false
 }
 
 /// The mode for an inode that is opened first.

@@ -60,6 +60,10 @@ pub enum Open {
     File(u64, Arc<File>),
 }
 
+/// Largest chunk that the kernel is given whole at its first open, in bytes. To hand it over takes a small part of the time that it
+/// took to make, and less than a request for each piece of it; but who wants a few bytes of a large one waits for all of it.
+const WHOLE: u64 = 1 << 20;
+
 /// Most times that an open looks which version is there, of a chunk that changes meanwhile.
 const TRIES: u32 = 8;
 
@@ -71,6 +75,21 @@ pub struct Opened {
     pub pages: Pages,
     /// All of its content, in a file that the kernel may read instead of asking.
     pub content: Option<Hold>,
+    /// All of its content, for [`Vfs::hand_over`].
+    pub whole: Option<Whole>,
+}
+
+/// The content of a chunk whose version has just been decoded.
+pub struct Whole(Arc<Block>);
+
+/// What opening a chunk has made ready.
+enum Ready {
+    /// For the kernel to read by itself.
+    Passed(Hold),
+    /// For the kernel to keep.
+    Made(Arc<Block>),
+    /// What is asked for later.
+    Later,
 }
 
 /// What becomes of the pages that the kernel has of an inode when its file is opened.
@@ -91,7 +110,7 @@ impl Vfs {
     /// What makes its content impossible, where that is known without reading it.
     pub fn open(&self, inode: u64) -> Result<Opened> {
         let mut pages = Pages::Right;
-        let mut content = None;
+        let (mut content, mut whole) = (None, None);
         let open = match self.thing(inode)? {
             Thing::Document(document) => Open::Bytes(document.content.clone()?),
             Thing::File(file) => match &file.broken {
@@ -109,8 +128,12 @@ impl Vfs {
             },
             Thing::Place(place) if place.is_chunk() => {
                 self.note_open(&place);
-                let (version, right, held) = self.open_chunk(inode, &place)?;
-                content = held;
+                let (version, right, ready) = self.open_chunk(inode, &place)?;
+                match ready {
+                    Ready::Passed(hold) => content = Some(hold),
+                    Ready::Made(block) => whole = Some(Whole(block)),
+                    Ready::Later => {}
+                }
                 if !right {
                     pages = Pages::Drop;
                 }
@@ -122,16 +145,16 @@ impl Vfs {
             }
             _ => return Err(Error::usage("a directory")),
         };
-        Ok(Opened { handle: self.files.add(open), pages, content })
+        Ok(Opened { handle: self.files.add(open), pages, content, whole })
     }
 
     /// Pins the chunk `inode` and decodes it; whether the kernel's pages of it are right. Where nobody has a byte of the version
     /// that it is pinned to, and the source has another, that one is as good.
-    fn open_chunk(&self, inode: u64, place: &Place) -> Result<(Option<Version>, bool, Option<Hold>)> {
+    fn open_chunk(&self, inode: u64, place: &Place) -> Result<(Option<Version>, bool, Ready)> {
         for _ in 0..TRIES {
             let mut share = self.pins.open(inode, || self.present(place))?;
             match self.verify(inode, place, &share) {
-                Ok(held) if share.bind() => return Ok((share.version.clone(), share.settled, held)),
+                Ok(ready) if share.bind() => return Ok((share.version.clone(), share.settled, ready)),
                 // Whom it was shared with has found another version.
                 Ok(_) => {}
                 Err(e) if e.kind() == Kind::Changed && place.pin.is_none() && share.give_up() => {
@@ -159,19 +182,23 @@ impl Vfs {
     /// It is decoded once for each version. After that the kernel may have all of it, so it is enough that the block is still
     /// in the cache, or that the source still has that version. A block that the kernel can read by itself is decoded for that
     /// each time it is not in the cache.
-    fn verify(&self, inode: u64, place: &Place, pin: &pins::Share<'_>) -> Result<Option<Hold>> {
-        let files = self.cache.files();
-        let by_kernel = files.zip(place.chunks.array.chunk_bytes()).is_some_and(|(files, bytes)| files.takes(bytes));
+    fn verify(&self, inode: u64, place: &Place, pin: &pins::Share<'_>) -> Result<Ready> {
+        let bytes = place.chunks.array.chunk_bytes();
+        let by_kernel = self.cache.files().zip(bytes).is_some_and(|(files, bytes)| files.takes(bytes));
         if !pin.bound || by_kernel {
             let block = self.block(inode, place, pin.version.clone())?;
-            return Ok(self.cache.hold(inode, &block));
+            return Ok(match self.cache.hold(inode, &block) {
+                Some(hold) => Ready::Passed(hold),
+                None if !by_kernel && bytes.is_some_and(|bytes| bytes <= WHOLE) => Ready::Made(block),
+                None => Ready::Later,
+            });
         }
         if let Some(version) = &pin.version
             && !self.cache.contains(inode, Some(version))
         {
             self.probe(&place.key()?, version)?;
         }
-        Ok(None)
+        Ok(Ready::Later)
     }
 
     /// Makes sure that an object can be read at `version`, by reading a byte of it: only that asks the archive behind an entry.
@@ -209,6 +236,16 @@ impl Vfs {
             }
             _ => false,
         }
+    }
+
+    /// Passes all of the content of an open file to `take`, unless somebody else has opened it as well, or had before: if nobody has,
+    /// nobody reads it now, and nobody opens it until `take` returns.
+    ///
+    /// # Errors
+    /// As [`Block::part`].
+    pub fn hand_over<T>(&self, inode: u64, whole: &Whole, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        let Some(_alone) = self.pins.alone(inode) else { return Ok(None) };
+        whole.0.part(0, whole.0.length(), take).map(Some)
     }
 
     /// Closes a file.

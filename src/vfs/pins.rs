@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::store::Version;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Pins {
     next: AtomicU64,
     held: Mutex<HashMap<u64, Held>>,
+    /// Somebody who was alone is not any more.
+    joined: Condvar,
 }
 
 struct Held {
@@ -28,6 +30,8 @@ struct Held {
     settled: bool,
     /// The kernel forgot the inode while it was open.
     forgotten: bool,
+    /// Its only opener is [`Alone`]: others wait.
+    alone: bool,
 }
 
 /// An opener's share in a pin, given back when it is dropped.
@@ -44,19 +48,52 @@ pub struct Share<'a> {
     pub settled: bool,
 }
 
+/// The only one who has a file open. Others who open it wait until this is dropped.
+pub struct Alone<'a> {
+    pins: &'a Pins,
+    inode: u64,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        if let Some(held) = self.pins.held.lock().get_mut(&self.inode) {
+            held.alone = false;
+        }
+        self.pins.joined.notify_all();
+    }
+}
+
 impl Pins {
     /// A share in the pin of `inode`, which is of the version that `present` tells where there is none yet.
     ///
     /// # Errors
     /// Those of `present`, which is asked without any lock.
     pub fn open(&self, inode: u64, present: impl FnOnce() -> Result<Option<Version>>) -> Result<Share<'_>> {
-        if let Some(held) = self.held.lock().get_mut(&inode) {
+        if let Some(held) = self.lock(inode).get_mut(&inode) {
             return Ok(self.share(inode, held));
         }
         let version = present()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let new = || Held { version, bound: false, number, opens: 0, settled: false, forgotten: false };
-        Ok(self.share(inode, self.held.lock().entry(inode).or_insert_with(new)))
+        let new = || Held { version, bound: false, number, opens: 0, settled: false, forgotten: false, alone: false };
+        Ok(self.share(inode, self.lock(inode).entry(inode).or_insert_with(new)))
+    }
+
+    /// The pins, when nobody is alone with `inode`.
+    fn lock(&self, inode: u64) -> MutexGuard<'_, HashMap<u64, Held>> {
+        let mut pins = self.held.lock();
+        while pins.get(&inode).is_some_and(|held| held.alone) {
+            self.joined.wait(&mut pins);
+        }
+        pins
+    }
+
+    /// Keeps others from opening `inode`, if only one has opened it since it was pinned: then nobody else reads it now, and that one
+    /// does not either before the kernel has been told.
+    pub fn alone(&self, inode: u64) -> Option<Alone<'_>> {
+        let mut pins = self.held.lock();
+        let held = pins.get_mut(&inode).filter(|held| held.bound && held.opens == 1 && !held.settled && !held.alone)?;
+        held.alone = true;
+        Some(Alone { pins: self, inode })
     }
 
     fn share(&self, inode: u64, held: &mut Held) -> Share<'_> {
@@ -171,6 +208,34 @@ mod tests {
         pins.forget(1);
         drop(share);
         assert_eq!(open(&pins, "new").version, version("new"));
+    }
+
+    #[test]
+    fn who_is_alone_keeps_others_waiting() {
+        let pins = Pins::default();
+        assert!(open(&pins, "old").bind());
+        let alone = pins.alone(1).unwrap();
+        assert!(pins.alone(1).is_none());
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| open(&pins, "new").bind());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!other.is_finished() && pins.held.lock()[&1].opens == 1);
+            drop(alone);
+            assert!(other.join().unwrap());
+        });
+        // Two have it open, and then nobody, whose pages the kernel has kept.
+        assert!(pins.alone(1).is_none());
+        pins.release(1);
+        pins.release(1);
+        assert!(open(&pins, "new").bind() && pins.alone(1).is_none());
+    }
+
+    #[test]
+    fn who_shares_a_guess_is_not_alone() {
+        let pins = Pins::default();
+        let (mut one, mut other) = (open(&pins, "old"), open(&pins, "old"));
+        assert!(one.bind() && pins.alone(1).is_none());
+        assert!(other.bind() && pins.alone(1).is_none());
     }
 
     #[test]

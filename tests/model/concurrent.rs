@@ -184,7 +184,12 @@ impl Mount {
             inode.opening += 1;
             inode.states.is_none() && inode.opening == 1
         };
-        let result = self.vfs.open(attr.inode).map(|opened| opened.handle);
+        let result = self.vfs.open(attr.inode).map(|opened| {
+            let whole = opened.whole;
+            // As the kernel is given it, before the open is answered.
+            let handed = whole.and_then(|whole| self.vfs.hand_over(attr.inode, &whole, <[u8]>::to_vec).unwrap());
+            (opened.handle, handed)
+        });
         let between = before..=self.now(target);
         self.told(|| format!("open {target:?} {} {between:?}: {result:?}", attr.inode));
         let mut inodes = self.inodes.lock();
@@ -194,8 +199,10 @@ impl Mount {
         let since = if self.arrays[target.0].0.has_parts() { 0 } else { self.since.lock()[target] };
         let states = inode.states.clone().unwrap_or_else(|| (since..=*between.end()).collect());
         match result {
-            Ok(handle) => {
-                let sound = |state: &usize| state <= between.end() && matches!(self.content(target, *state), Some(Ok(_)));
+            Ok((handle, handed)) => {
+                let agrees = |content: &Vec<u8>| handed.as_ref().is_none_or(|bytes| bytes == content);
+                let sound =
+                    |state: &usize| state <= between.end() && matches!(self.content(target, *state), Some(Ok(c)) if agrees(&c));
                 let sound: BTreeSet<usize> = states.iter().copied().filter(sound).collect();
                 assert!(!sound.is_empty(), "{target:?} {between:?} is opened and sound in none of {states:?}");
                 inode.states = Some(sound);

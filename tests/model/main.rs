@@ -53,6 +53,8 @@ struct Pin {
     target: Target,
     states: Vec<usize>,
     opens: usize,
+    /// It was open before.
+    closed: bool,
 }
 
 struct World {
@@ -210,6 +212,7 @@ impl World {
                         target: target.clone(),
                         states: if known && !self.refresh { all } else { vec![state] },
                         opens: 0,
+                        closed: false,
                     });
                     assert!(
                         pin.target == *target && (!self.refresh || pin.states.iter().all(|s| same(*s))),
@@ -239,18 +242,22 @@ impl World {
         let current = self.current(&target);
         let vague = self.vague.contains(&attr.inode);
         let anything = (vague || !self.is_exact(&target)) && !self.is_versioned(&target);
-        let result = self.vfs.open(attr.inode).map(|opened| opened.handle);
-        self.told(|| format!("open {attr:?}: {result:?}"));
+        let result = self.vfs.open(attr.inode).map(|opened| (opened.handle, opened.whole));
+        self.told(|| format!("open {attr:?}: {:?}", result.as_ref().map(|(handle, _)| handle)));
         match result {
-            Ok(handle) => {
+            Ok((handle, whole)) => {
                 let states = if anything { self.present(&target) } else { vec![current] };
-                let pin = self.pins.entry(attr.inode).or_insert(Pin { target: target.clone(), states, opens: 0 });
+                let pin = self.pins.entry(attr.inode).or_insert(Pin { target: target.clone(), states, opens: 0, closed: false });
                 pin.opens += 1;
                 let states = pin.states.clone();
                 let sound = self.sound(&target, states.clone());
                 assert!(!sound.is_empty(), "{target:?} is opened and damaged, as {states:?}");
                 self.pins.get_mut(&attr.inode).unwrap().states = sound;
                 self.handles.push((handle, attr.inode));
+                let handed = whole.and_then(|whole| self.vfs.hand_over(attr.inode, &whole, <[u8]>::to_vec).unwrap());
+                if let Some(bytes) = handed {
+                    self.handed(attr.inode, &bytes);
+                }
                 if self.random.flip() {
                     self.read(self.handles.len() - 1, 0, u32::MAX);
                 }
@@ -272,6 +279,16 @@ impl World {
                 self.vague.insert(attr.inode);
             }
         }
+    }
+
+    /// The kernel got all of a chunk when its file was opened: the first time, and nobody else may have it open.
+    fn handed(&mut self, inode: u64, bytes: &[u8]) {
+        let pin = &self.pins[&inode];
+        assert!(pin.opens == 1 && !pin.closed, "{:?} is handed over while others may have pages of it", pin.target);
+        let agree = |state: &usize| matches!(self.content(&pin.target, *state), Some(Ok(content)) if content == bytes);
+        let states: Vec<usize> = pin.states.iter().copied().filter(agree).collect();
+        assert!(!states.is_empty(), "{:?}: {bytes:?} are of none of the versions {:?}", pin.target, pin.states);
+        self.pins.get_mut(&inode).unwrap().states = states;
     }
 
     fn read(&mut self, which: usize, offset: u64, length: u32) {
@@ -300,7 +317,8 @@ impl World {
         if which < self.handles.len() {
             let (handle, inode) = self.handles.swap_remove(which);
             self.vfs.release(handle);
-            self.pins.get_mut(&inode).unwrap().opens -= 1;
+            let pin = self.pins.get_mut(&inode).unwrap();
+            (pin.opens, pin.closed) = (pin.opens - 1, true);
         }
     }
 

@@ -1,6 +1,7 @@
 """Large chunks are read by the kernel itself, from files of memory, where the machine lets it. All other tests run that way too;
 these are of what is special about it."""
 
+import ctypes
 import errno
 import gzip
 import json
@@ -82,6 +83,34 @@ def test_the_kernel_reads_large_chunks_by_itself(source, view):
         assert np.fromfile(view / f"large/{number}.0", "i4").tobytes() == chunk(values, number)
     stats = view.stats()
     assert (stats["passthrough"]["opens"], stats["cache"]["misses"]) == (passed(view, 2 * CHUNKS), CHUNKS + 1)
+
+
+def resident(file):
+    """Whether the kernel has each page of a file in memory; of files of others it tells nothing but yes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    size = os.fstat(file.fileno()).st_size
+    address = libc.mmap(None, ctypes.c_size_t(size), mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), ctypes.c_long(0))
+    assert address != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+    pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    done = libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages)
+    libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
+    assert done == 0, os.strerror(ctypes.get_errno())
+    return [page & 1 == 1 for page in pages]
+
+
+def test_a_small_chunk_is_in_the_kernels_memory_once_it_is_open(source, view):
+    values = source[1]
+    for column in range(3):
+        wanted = values[64:128, column * 64 : column * 64 + 64].tobytes()
+        with open(view / f"small/1.{column}", "rb", buffering=0) as first:
+            assert resident(first) == [True] * 4
+            with open(view / f"small/1.{column}", "rb", buffering=0) as second:
+                assert first.read() == second.read() == wanted
+        with open(view / f"small/1.{column}", "rb", buffering=0) as again:
+            # The kernel asks for no page that it has.
+            assert resident(again) == [True] * 4 and again.read() == wanted
+    nothing_is_held(view)
 
 
 def test_every_way_of_reading(source, view):
