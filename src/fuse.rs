@@ -316,7 +316,7 @@ impl Filesystem for Adaptor {
 
     fn open(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.serve_block(inode, request, move |it, asked| {
-            match it.run_for(asked, |vfs| vfs.open(inode.0), |vfs, opened| vfs.release(opened.handle)) {
+            match it.run_for(asked, |vfs| vfs.open(inode.0), |vfs, opened| vfs.undo_open(opened.handle)) {
                 Ok(open) => it.passing.reply(&it.vfs, it.device.get(), inode.0, open, reply),
                 // Gone since it was looked up: so the kernel looks the name up once more, and does not keep it.
                 Err(e) => reply.error(if e == Errno::ENOENT { Errno::ESTALE } else { e }),

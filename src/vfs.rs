@@ -37,7 +37,7 @@ pub use crate::cache::Hold;
 pub use about::About;
 pub use control::DIRECTORY as CONTROL_DIRECTORY;
 pub use directory::Entry;
-pub use file::{Opened, Pages};
+pub use file::{Opened, Pages, Whole};
 pub use inode::ROOT;
 
 /// What [`Options::retry`] is in a mount.

@@ -4,7 +4,7 @@ import shutil
 
 import stores
 from machine import peers
-from rounds import OURS, fresh
+from rounds import OURS, RECYCLED, fresh
 
 VALUES = 1 << 20
 
@@ -18,7 +18,7 @@ def measure(bench):
         ahead = []
 
         def through_mount():
-            with bench.mount(source) as view:
+            with bench.mount(source, *RECYCLED) as view:
                 median, read, digest = peers("first", view / "a")
                 bench.same("chunkmount, first", (count, heads), (int(read), int(digest)))
                 ahead.append(view.stats()["read_ahead"]["chunks"])

@@ -5,7 +5,7 @@ import shutil
 
 import stores
 from machine import copied, drop_caches, memory_room, preload
-from rounds import OURS, files, plural
+from rounds import OURS, RECYCLED, files, plural
 from warm import against_copies
 
 VALUES = 1 << 20
@@ -31,7 +31,7 @@ def measure(bench):
             def each_new():
                 drop_caches()
                 preload(source)
-                with bench.mount(source) as view:
+                with bench.mount(source, *RECYCLED) as view:
                     seconds = files(view / "a", readers)[0]
                     passed.append(view.stats()["passthrough"])
                 return size / seconds / 1e9

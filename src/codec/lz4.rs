@@ -82,7 +82,7 @@ fn bare(encoded: &[u8], length: usize) -> Result<Vec<u8>> {
 
 /// One block that fills `out`.
 fn fill(encoded: &[u8], out: &mut [u8]) -> Result<()> {
-    if into(encoded, out).is_some() {
+    if by_library(encoded, out).is_some() {
         return Ok(());
     }
     // It tells what is wrong, and is less strict about how a block ends.
@@ -90,9 +90,14 @@ fn fill(encoded: &[u8], out: &mut [u8]) -> Result<()> {
     Length::Exact(out.len()).check("lz4", n)
 }
 
-/// Undoes one block straight into `out`, which it must fill. By the C library, which is the fastest by far where matches overlap
-/// themselves, but takes a match with itself for zeros: the format calls that damage, and so does this.
+/// Undoes one block straight into `out`, which it must fill.
 pub(super) fn into(encoded: &[u8], out: &mut [u8]) -> Option<()> {
+    fill(encoded, out).ok()
+}
+
+/// The same by the C library, which is the fastest by far where matches overlap themselves, but takes a match with itself for zeros:
+/// the format calls that damage, and so does this.
+fn by_library(encoded: &[u8], out: &mut [u8]) -> Option<()> {
     // The library counts in 32 bits.
     i32::try_from(encoded.len()).ok()?;
     let length = i32::try_from(out.len()).ok()?;

@@ -261,6 +261,15 @@ fn an_lz4_match_with_itself_is_damage() {
     assert_eq!(decode(Codec::Blosc, &blosc(&block(1)), Length::Exact(37)).unwrap(), expected);
     assert!(decode(Codec::Lz4(Framing::Bare), &block(0), Length::Exact(37)).is_err());
     assert!(decode(Codec::Blosc, &blosc(&block(0)), Length::Exact(37)).is_err());
+    // After lengths that go on in further bytes: 300 literals, and matches of 300 and of 19.
+    for (distance, valid) in [(1, true), (0, false)] {
+        let mut long = vec![0xff, 255, 30];
+        long.extend([b'x'; 300]);
+        long.extend([1, 0, 255, 26, 0x0f, 1, 0, 0, 0x00, distance, 0]);
+        long.extend(&tail);
+        let decoded = decode(Codec::Lz4(Framing::Bare), &long, Length::Exact(300 + 300 + 19 + 4 + 32));
+        assert_eq!(decoded.is_ok(), valid);
+    }
 }
 
 /// 64 MiB of zeros in every compressor, where 32 bytes are expected.

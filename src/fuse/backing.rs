@@ -47,12 +47,8 @@ impl Passing {
     pub fn reply(&self, vfs: &Vfs, device: Option<&OwnedFd>, inode: u64, opened: Opened, reply: ReplyOpen) {
         let handle = FileHandle(opened.handle);
         let stored = opened.whole.zip(device).is_some_and(|(whole, device)| {
-            match vfs.hand_over(inode, &whole, |bytes| pages::store(device, inode, bytes)) {
-                Ok(Some(Ok(()))) => true,
-                Ok(None) => false,
-                Ok(Some(Err(e))) => refused(&e),
-                Err(e) => refused(&e),
-            }
+            let stored = vfs.hand_over(inode, &whole, |bytes| pages::store(device, inode, bytes));
+            stored.inspect_err(|e| log::debug!("the pages of a chunk were not taken: {e}")).unwrap_or(false)
         });
         let pages = match opened.pages {
             _ if stored => FopenFlags::FOPEN_KEEP_CACHE,
@@ -94,12 +90,6 @@ impl Passing {
             drop(mode);
         }
     }
-}
-
-/// The kernel has not taken the pages of a file, so that it asks for them.
-fn refused(why: &impl std::fmt::Display) -> bool {
-    log::debug!("the pages of a chunk were not taken: {why}");
-    false
 }
 
 /// The mode for an inode that is opened first.

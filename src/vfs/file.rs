@@ -189,7 +189,7 @@ impl Vfs {
             let block = self.block(inode, place, pin.version.clone())?;
             return Ok(match self.cache.hold(inode, &block) {
                 Some(hold) => Ready::Passed(hold),
-                None if !by_kernel && bytes.is_some_and(|bytes| bytes <= WHOLE) => Ready::Made(block),
+                None if bytes.is_some_and(|bytes| bytes <= WHOLE) => Ready::Made(block),
                 None => Ready::Later,
             });
         }
@@ -238,14 +238,25 @@ impl Vfs {
         }
     }
 
-    /// Passes all of the content of an open file to `take`, unless somebody else has opened it as well, or had before: if nobody has,
-    /// nobody reads it now, and nobody opens it until `take` returns.
+    /// Passes all of the content of an open file to `take`, for the kernel, unless somebody else has opened it as well, or had before:
+    /// if nobody has, nobody reads it now, and nobody opens it until `take` returns. Whether the kernel has all of it.
     ///
     /// # Errors
-    /// As [`Block::part`].
-    pub fn hand_over<T>(&self, inode: u64, whole: &Whole, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let Some(_alone) = self.pins.alone(inode) else { return Ok(None) };
-        whole.0.part(0, whole.0.length(), take).map(Some)
+    /// As [`Block::part`], and those of `take`: then the kernel may have a part of it.
+    pub fn hand_over(&self, inode: u64, whole: &Whole, take: impl FnOnce(&[u8]) -> std::io::Result<()>) -> Result<bool> {
+        let Some(alone) = self.pins.alone(inode) else { return Ok(false) };
+        let length = whole.0.length();
+        whole.0.part(0, length, take)??;
+        alone.settle();
+        self.cache.progress(inode, &whole.0, 0, length);
+        Ok(true)
+    }
+
+    /// Takes back an open whose answer has not reached the kernel.
+    pub fn undo_open(&self, handle: u64) {
+        if let Some(Open::Chunk(inode, ..)) = self.files.remove(handle) {
+            self.pins.undo(inode);
+        }
     }
 
     /// Closes a file.

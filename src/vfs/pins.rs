@@ -26,7 +26,8 @@ struct Held {
     /// Of all pins of all inodes.
     number: u64,
     opens: u32,
-    /// A file that was opened with this pin was closed: the kernel has dropped what it had of the inode before.
+    /// What the kernel has of the inode is of this version: it dropped all else when a file was opened that has been closed since, or it
+    /// was given all of the content.
     settled: bool,
     /// The kernel forgot the inode while it was open.
     forgotten: bool,
@@ -52,6 +53,15 @@ pub struct Share<'a> {
 pub struct Alone<'a> {
     pins: &'a Pins,
     inode: u64,
+}
+
+impl Alone<'_> {
+    /// The kernel has been given all of the content.
+    pub fn settle(self) {
+        if let Some(held) = self.pins.held.lock().get_mut(&self.inode) {
+            held.settled = true;
+        }
+    }
 }
 
 impl Drop for Alone<'_> {
@@ -104,10 +114,19 @@ impl Pins {
 
     /// A file that was opened by the pin of `inode` is closed.
     pub fn release(&self, inode: u64) {
+        self.close(inode, true);
+    }
+
+    /// The kernel has not been told that a file was opened, and so has dropped nothing.
+    pub fn undo(&self, inode: u64) {
+        self.close(inode, false);
+    }
+
+    fn close(&self, inode: u64, settles: bool) {
         let mut pins = self.held.lock();
         let Some(held) = pins.get_mut(&inode) else { return };
         held.opens = held.opens.saturating_sub(1);
-        held.settled = true;
+        held.settled |= settles;
         if held.is_over() {
             pins.remove(&inode);
         }
@@ -228,6 +247,25 @@ mod tests {
         pins.release(1);
         pins.release(1);
         assert!(open(&pins, "new").bind() && pins.alone(1).is_none());
+    }
+
+    #[test]
+    fn what_the_kernel_was_given_is_right_for_the_next() {
+        let pins = Pins::default();
+        assert!(open(&pins, "old").bind());
+        pins.alone(1).unwrap().settle();
+        assert!(open(&pins, "new").settled && pins.alone(1).is_none());
+    }
+
+    #[test]
+    fn an_open_that_the_kernel_is_not_told_of_settles_nothing() {
+        let pins = Pins::default();
+        assert!(open(&pins, "old").bind());
+        pins.undo(1);
+        let mut share = open(&pins, "new");
+        // It was decoded all the same.
+        assert_eq!((&share.version, share.settled), (&version("old"), false));
+        assert!(share.bind() && pins.alone(1).is_some());
     }
 
     #[test]

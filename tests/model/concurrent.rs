@@ -7,7 +7,7 @@
 use crate::damage::{self, Content, Held};
 use crate::random::Random;
 use crate::writers::{Array, Kind as Format, Layout};
-use crate::{Target, World, key};
+use crate::{Target, World, handed, key};
 use chunkmount::error::{Error, Kind};
 use chunkmount::store::faulty::{Call, Effect, Fault, Faulty};
 use chunkmount::store::{ObjectKind, Range, Store, mem::MemStore};
@@ -185,9 +185,7 @@ impl Mount {
             inode.states.is_none() && inode.opening == 1
         };
         let result = self.vfs.open(attr.inode).map(|opened| {
-            let whole = opened.whole;
-            // As the kernel is given it, before the open is answered.
-            let handed = whole.and_then(|whole| self.vfs.hand_over(attr.inode, &whole, <[u8]>::to_vec).unwrap());
+            let handed = opened.whole.and_then(|whole| handed(&self.vfs, attr.inode, &whole));
             (opened.handle, handed)
         });
         let between = before..=self.now(target);

@@ -21,7 +21,7 @@ use chunkmount::error::{Error, Kind, Result};
 use chunkmount::store::faulty::Faulty;
 use chunkmount::store::{Key, ObjectKind, mem::MemStore};
 use chunkmount::tree::{self, Tree};
-use chunkmount::vfs::{self, Attr, Vfs};
+use chunkmount::vfs::{self, Attr, Vfs, Whole};
 use damage::{Content, Held};
 use random::Random;
 use std::collections::{HashMap, HashSet};
@@ -82,6 +82,17 @@ struct World {
 
 fn key(path: &str) -> Key {
     Key::root().join(path).unwrap()
+}
+
+/// What the kernel is given of a chunk that is opened, before the open is answered.
+fn handed(vfs: &Vfs, inode: u64, whole: &Whole) -> Option<Vec<u8>> {
+    let mut got = None;
+    let take = |bytes: &[u8]| {
+        got = Some(bytes.to_vec());
+        Ok(())
+    };
+    assert_eq!(vfs.hand_over(inode, whole, take).unwrap(), got.is_some());
+    got
 }
 
 impl World {
@@ -254,8 +265,7 @@ impl World {
                 assert!(!sound.is_empty(), "{target:?} is opened and damaged, as {states:?}");
                 self.pins.get_mut(&attr.inode).unwrap().states = sound;
                 self.handles.push((handle, attr.inode));
-                let handed = whole.and_then(|whole| self.vfs.hand_over(attr.inode, &whole, <[u8]>::to_vec).unwrap());
-                if let Some(bytes) = handed {
+                if let Some(bytes) = whole.and_then(|whole| handed(&self.vfs, attr.inode, &whole)) {
                     self.handed(attr.inode, &bytes);
                 }
                 if self.random.flip() {

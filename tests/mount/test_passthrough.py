@@ -13,6 +13,7 @@ import subprocess
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -106,11 +107,36 @@ def test_a_small_chunk_is_in_the_kernels_memory_once_it_is_open(source, view):
         with open(view / f"small/1.{column}", "rb", buffering=0) as first:
             assert resident(first) == [True] * 4
             with open(view / f"small/1.{column}", "rb", buffering=0) as second:
+                assert resident(first) == resident(second) == [True] * 4
                 assert first.read() == second.read() == wanted
         with open(view / f"small/1.{column}", "rb", buffering=0) as again:
             # The kernel asks for no page that it has.
             assert resident(again) == [True] * 4 and again.read() == wanted
     nothing_is_held(view)
+
+
+def test_many_open_one_small_chunk_at_the_same_time(source, mount):
+    """Each chunk is given to the kernel while others open, read and map it; all read the same, and nobody waits for ever."""
+    where, values = source
+    readers = 24
+    view = mount(where, "--cache-size", "64K")
+    gate = Barrier(readers)
+
+    def read(number):
+        for row in range(48):
+            for column in range(8):
+                gate.wait(60)
+                with open(view / f"small/{row}.{column}", "rb", buffering=0) as file:
+                    if number % 3:
+                        found = file.read()
+                    else:
+                        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+                            found = mapped[:]
+                assert found == values[row * 64 : row * 64 + 64, column * 64 : column * 64 + 64].tobytes()
+
+    with ThreadPoolExecutor(readers) as pool:
+        for done in [pool.submit(read, number) for number in range(readers)]:
+            done.result(120)
 
 
 def test_every_way_of_reading(source, view):
