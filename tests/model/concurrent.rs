@@ -184,10 +184,7 @@ impl Mount {
             inode.opening += 1;
             inode.states.is_none() && inode.opening == 1
         };
-        let result = self.vfs.open(attr.inode).map(|opened| {
-            let handed = opened.whole.and_then(|whole| handed(&self.vfs, attr.inode, &whole));
-            (opened.handle, handed)
-        });
+        let result = self.vfs.open(attr.inode).map(|opened| (opened.handle, handed(&self.vfs, attr.inode, opened.whole)));
         let between = before..=self.now(target);
         self.told(|| format!("open {target:?} {} {between:?}: {result:?}", attr.inode));
         let mut inodes = self.inodes.lock();

@@ -85,13 +85,13 @@ fn key(path: &str) -> Key {
 }
 
 /// What the kernel is given of a chunk that is opened, before the open is answered.
-fn handed(vfs: &Vfs, inode: u64, whole: &Whole) -> Option<Vec<u8>> {
-    let mut got = None;
+fn handed(vfs: &Vfs, inode: u64, whole: Option<Whole>) -> Option<Vec<u8>> {
+    let (whole, mut got) = (whole?, None);
     let take = |bytes: &[u8]| {
         got = Some(bytes.to_vec());
         Ok(())
     };
-    assert_eq!(vfs.hand_over(inode, whole, take).unwrap(), got.is_some());
+    assert_eq!(vfs.hand_over(inode, &whole, take).unwrap(), got.is_some());
     got
 }
 
@@ -265,7 +265,7 @@ impl World {
                 assert!(!sound.is_empty(), "{target:?} is opened and damaged, as {states:?}");
                 self.pins.get_mut(&attr.inode).unwrap().states = sound;
                 self.handles.push((handle, attr.inode));
-                if let Some(bytes) = whole.and_then(|whole| handed(&self.vfs, attr.inode, &whole)) {
+                if let Some(bytes) = handed(&self.vfs, attr.inode, whole) {
                     self.handed(attr.inode, &bytes);
                 }
                 if self.random.flip() {

@@ -1,5 +1,5 @@
-"""Large chunks are read by the kernel itself, from files of memory, where the machine lets it. All other tests run that way too;
-these are of what is special about it."""
+"""Large chunks are read by the kernel itself, from files of memory, where the machine lets it; small ones it is given when they open.
+All other tests run that way too; these are of what is special about it."""
 
 import ctypes
 import errno
