@@ -99,14 +99,22 @@ impl Indexes {
     /// [`Kind::NotFound`] when the store or an index says that it is absent; otherwise by meaning, naming the object.
     pub fn locate(&self, store: &dyn Store, directory: &Key, array: &Array, index: &[u64]) -> Result<Part> {
         let key = directory.join(names::stored(array, index))?;
-        match &array.stored.placement {
+        let find = || match &array.stored.placement {
             Placement::Object => {
                 let meta = store.head_object(&key)?;
-                Ok(Part { key, meta, range: Range::All, body: None, block: array.short_block(index) })
+                Ok(Part { key: key.clone(), meta, range: Range::All, body: None, block: array.short_block(index) })
             }
             Placement::Shards(levels) => self.in_shard(store, &key, array, levels, index).map_err(|e| about(e, &key)),
             Placement::Cube(cube) => self.in_cube(store, &key, cube, &cube_order(array, index)).map_err(|e| about(e, &key)),
-        }
+        };
+        find().or_else(|e| match e.kind() {
+            // An index in memory was of the version before, and told where in it the next one lies.
+            Kind::Changed => {
+                self.forget(&key);
+                find()
+            }
+            _ => Err(e),
+        })
     }
 
     /// Forgets what is known of an object that turned out to be another version.

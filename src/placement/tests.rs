@@ -124,6 +124,30 @@ fn shards_within_shards_and_other_orders_of_axes() {
 }
 
 #[test]
+fn what_lies_in_a_shard_that_changed_is_found_by_its_new_index() {
+    let array =
+        array(&[1, 4], &[1, 1], Placement::Shards(vec![level(&[1, 2], &[1, 2], &[0, 1]), level(&[1, 2], &[1, 1], &[0, 1])]));
+    let store = MemStore::default();
+    let write = |gap: u64| {
+        let part = [b"ab".to_vec(), index_of(&[(0, 1), (1, 1)])].concat();
+        let length = part.len() as u64;
+        let index = index_of(&[(gap, length), (gap + length, length)]);
+        store.put(Key::root().join("0/0").unwrap(), [vec![b'-'; gap as usize], part.clone(), part, index].concat());
+        gap + length
+    };
+    let indexes = Indexes::new(1 << 20, None);
+    let locate = |x: u64| indexes.locate(&store, &Key::root(), &array, &[0, x]);
+    write(0);
+    let old = locate(0).unwrap();
+    let second = write(5);
+    // The index of the second part was never read: the outer one that is in memory tells where it lay.
+    let new = locate(2).unwrap();
+    assert_eq!(new.range, Range::Part { offset: second, length: 1 });
+    assert_ne!(new.meta.version, old.meta.version);
+    assert_eq!(locate(1).unwrap().range, Range::Part { offset: 6, length: 1 });
+}
+
+#[test]
 fn a_cube_must_be_that_of_its_array() {
     let cube = Cube { side: 2, compressed: true, block: 8, header: *b"WKW\x01\x11\x02\x01\x01" };
     let mut array = array(&[4, 4, 4], &[2, 2, 2], Placement::Cube(cube));

@@ -15,6 +15,8 @@ use std::time::Duration;
 impl World {
     pub fn new(seed: u64, trace: bool) -> Self {
         let mut random = Random::new(seed);
+        // By itself, so that older seeds are the cases that they were.
+        let mut nesting = Random::new(seed.rotate_left(7));
         let store = Arc::new(MemStore::new());
         let mut arrays = vec![(Array::foreign("notes"), Vec::new())];
         for group in 0..1 + random.below(2) {
@@ -26,7 +28,8 @@ impl World {
                 store.put(key(&format!("g{group}/{name}")), document.as_bytes().to_vec());
             }
             for n in 0..1 + random.below(2) {
-                let array = Array::random(&mut random, &format!("g{group}/a{n}"), format);
+                let mut array = Array::random(&mut random, &format!("g{group}/a{n}"), format);
+                array.nest(&mut nesting);
                 arrays.push((array, Vec::new()));
             }
         }

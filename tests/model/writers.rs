@@ -30,6 +30,8 @@ pub enum Kind {
     },
     Shards {
         per: Vec<u64>,
+        /// Chunks in each of the shards that the shard consists of, if it does.
+        within: Option<Vec<u64>>,
         at_start: bool,
         gzip: bool,
     },
@@ -89,6 +91,26 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// A shard of the parts that there are, and its index.
+fn packed(per: &[u64], at_start: bool, part: impl Fn(&[u64]) -> Option<Vec<u8>>) -> Vec<u8> {
+    let slots = indices(per);
+    let index_length = slots.len() * 16 + 4;
+    let mut body = Vec::new();
+    let mut table = Vec::new();
+    for slot in slots {
+        let Some(bytes) = part(&slot) else {
+            table.extend([0xff; 16]);
+            continue;
+        };
+        let offset = body.len() + if at_start { index_length } else { 0 };
+        table.extend((offset as u64).to_le_bytes());
+        table.extend((bytes.len() as u64).to_le_bytes());
+        body.extend(bytes);
+    }
+    table.extend(crc32c::crc32c(&table).to_le_bytes());
+    if at_start { [table, body].concat() } else { [body, table].concat() }
+}
+
 impl Array {
     /// A random array at `path`, small. All formats have something of it.
     pub fn random(random: &mut Random, path: &str, format: usize) -> Self {
@@ -111,7 +133,7 @@ impl Array {
             }
             2 => {
                 let per = (0..rank).map(|_| 1 + random.below(3) as u64).collect();
-                Kind::Shards { per, at_start: random.flip(), gzip: random.flip() }
+                Kind::Shards { per, within: None, at_start: random.flip(), gzip: random.flip() }
             }
             3 => Kind::N5 { gzip: random.flip(), cropped: random.flip() },
             _ => {
@@ -123,6 +145,16 @@ impl Array {
             }
         };
         Self { path: path.to_owned(), kind, shape, chunk, item }
+    }
+
+    /// Makes shards consist of shards, at times.
+    pub fn nest(&mut self, random: &mut Random) {
+        if let Kind::Shards { per, within, .. } = &mut self.kind
+            && random.flip()
+        {
+            *within = Some(per.clone());
+            per.iter_mut().for_each(|n| *n *= 1 + random.below(2) as u64);
+        }
     }
 
     /// A file of no format.
@@ -197,13 +229,18 @@ impl Array {
                 let encoding = json!({"name": encoding, "configuration": {"separator": separator.to_string()}});
                 ("zarr.json", zarr3(&self.chunk, codecs, encoding))
             }
-            Kind::Shards { per, at_start, gzip: compressed } => {
-                let shard: Vec<u64> = self.chunk.iter().zip(per).map(|(c, p)| c * p).collect();
+            Kind::Shards { per, within, at_start, gzip: compressed } => {
+                let times = |parts: &[u64]| self.chunk.iter().zip(parts).map(|(c, p)| c * p).collect::<Vec<u64>>();
                 let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
-                let inner: Vec<Value> = [little.clone()].into_iter().chain(compressed.then_some(gzip)).collect();
-                let sharding = json!({"name": "sharding_indexed", "configuration": {"chunk_shape": self.chunk, "codecs": inner,
-                    "index_codecs": [little, {"name": "crc32c"}], "index_location": if *at_start { "start" } else { "end" }}});
-                ("zarr.json", zarr3(&shard, vec![sharding], json!({"name": "default"})))
+                let sharding = |chunk: &[u64], codecs: Vec<Value>| {
+                    json!({"name": "sharding_indexed", "configuration": {"chunk_shape": chunk, "codecs": codecs,
+                        "index_codecs": [little, {"name": "crc32c"}], "index_location": if *at_start { "start" } else { "end" }}})
+                };
+                let mut codecs = sharding(&self.chunk, [little.clone()].into_iter().chain(compressed.then_some(gzip)).collect());
+                if let Some(within) = within {
+                    codecs = sharding(&times(within), vec![codecs]);
+                }
+                ("zarr.json", zarr3(&times(per), vec![codecs], json!({"name": "default"})))
             }
             Kind::N5 { gzip, .. } => {
                 let document = json!({"dimensions": reversed(&self.shape), "blockSize": reversed(&self.chunk),
@@ -272,7 +309,7 @@ impl Array {
                 }
                 bytes
             }
-            Kind::Shards { per, at_start, gzip } => self.shard(&chunks, layout, per, *at_start, *gzip),
+            Kind::Shards { .. } => self.shard(&chunks, layout),
             Kind::N5 { gzip: compressed, cropped } => {
                 let index = &layout.parts[0];
                 let mut sizes = self.chunk.clone();
@@ -315,26 +352,20 @@ impl Array {
         bytes
     }
 
-    fn shard(&self, chunks: &Chunks, layout: &Layout, per: &[u64], at_start: bool, compressed: bool) -> Vec<u8> {
-        let slots = indices(per);
-        let index_length = slots.len() * 16 + 4;
-        let mut body = Vec::new();
-        let mut table = Vec::new();
-        for slot in slots {
-            let of_slot = |index: &&Vec<u64>| index.iter().zip(per).zip(&slot).all(|((i, p), s)| i % p == *s);
-            let chunk = layout.parts.iter().find(of_slot).and_then(|index| chunks.get(index));
-            let Some(chunk) = chunk else {
-                table.extend([0xff; 16]);
-                continue;
-            };
-            let bytes = if compressed { gzip(chunk) } else { chunk.clone() };
-            let offset = body.len() + if at_start { index_length } else { 0 };
-            table.extend((offset as u64).to_le_bytes());
-            table.extend((bytes.len() as u64).to_le_bytes());
-            body.extend(bytes);
-        }
-        table.extend(crc32c::crc32c(&table).to_le_bytes());
-        if at_start { [table, body].concat() } else { [body, table].concat() }
+    fn shard(&self, chunks: &Chunks, layout: &Layout) -> Vec<u8> {
+        let Kind::Shards { per, within, at_start, gzip: compressed } = &self.kind else { return Vec::new() };
+        let encoded = |slot: &[u64]| {
+            let of_slot = |index: &&Vec<u64>| index.iter().zip(per).zip(slot).all(|((i, p), s)| i % p == *s);
+            let chunk = layout.parts.iter().find(of_slot).and_then(|index| chunks.get(index))?;
+            Some(if *compressed { gzip(chunk) } else { chunk.clone() })
+        };
+        let Some(within) = within else { return packed(per, *at_start, encoded) };
+        let outer: Vec<u64> = per.iter().zip(within).map(|(p, w)| p / w).collect();
+        packed(&outer, *at_start, |part| {
+            let slot = |inner: &[u64]| part.iter().zip(within).zip(inner).map(|((o, w), i)| o * w + i).collect::<Vec<u64>>();
+            let any = indices(within).iter().any(|inner| encoded(&slot(inner)).is_some());
+            any.then(|| packed(within, *at_start, |inner| encoded(&slot(inner))))
+        })
     }
 
     fn wkw_header(&self, data: u64) -> Vec<u8> {
