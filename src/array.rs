@@ -425,7 +425,13 @@ impl Field {
 impl Array {
     /// Number of chunks along each axis.
     pub fn grid(&self) -> Vec<u64> {
-        self.shape.iter().zip(&self.chunks).map(|(&n, &c)| if c == 0 { 0 } else { n.div_ceil(c) }).collect()
+        (0..self.shape.len()).filter_map(|axis| self.chunks_along(axis)).collect()
+    }
+
+    /// Number of chunks along one axis.
+    pub fn chunks_along(&self, axis: usize) -> Option<u64> {
+        let (n, c) = (*self.shape.get(axis)?, *self.chunks.get(axis)?);
+        Some(if c == 0 { 0 } else { n.div_ceil(c) })
     }
 
     /// Takes the array's text for the bytes that its blocks hold (see [`Stored::narrow_text`]): netCDF's character type.

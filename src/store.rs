@@ -215,6 +215,16 @@ impl Listing {
         Some((self.text.get(start..(packed >> 1) as usize)?, kind))
     }
 
+    /// At most `count` names from the `i`th on.
+    ///
+    /// # Errors
+    /// None but those of [`Listing::push`], which took them before.
+    pub fn part(&self, i: usize, count: usize) -> Result<Self> {
+        let mut part = Self::default();
+        (i..i.saturating_add(count)).map_while(|i| self.get(i)).try_for_each(|(name, kind)| part.push(name, kind))?;
+        Ok(part)
+    }
+
     /// All names in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], ObjectKind)> {
         (0..self.len()).filter_map(|i| self.get(i))

@@ -65,8 +65,8 @@ impl Described {
             Some(at) => at,
             None => {
                 let count = if self.is_wanted.load(Ordering::Relaxed) { WINDOW } else { TOLD.saturating_sub(i) };
-                let names = all.some(i, count);
-                let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
+                let names = all.some(i, count).ok()?;
+                let names: Vec<&[u8]> = names.iter().map(|(name, _)| name).collect();
                 let file = |meta: crate::store::Meta| (meta.kind == ObjectKind::File).then_some(meta.modified);
                 window.modified = store.heads(&self.key, &names).into_iter().map(|meta| meta.and_then(file)).collect();
                 window.first = i;

@@ -4,7 +4,7 @@
 //! is told by the page that would have held them.
 
 use super::described::Described;
-use super::growing::{Growing, Known};
+use super::growing::Growing;
 use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode};
 use crate::array::{Placement, Style};
 use crate::error::{Error, Result};
@@ -22,6 +22,9 @@ const SORTED: usize = 1 << 16;
 
 /// Names that are listed at once; a thread that lists more costs more than they do.
 const FEW: usize = 4096;
+
+/// Names that are taken out of a growing listing at a time: about those of a page of the kernel's.
+const PAGE: usize = 256;
 
 /// Inode number of an entry that has none yet, as libfuse does; tools that care ask with `stat`.
 const UNKNOWN: u64 = u32::MAX as u64;
@@ -49,6 +52,13 @@ enum Source {
     Whole(Listing),
     /// Those that are shown, as they come.
     Growing(Arc<Growing>),
+}
+
+/// Names of a growing listing that are taken out of it together, for a page, and the number of the first of them.
+#[derive(Default)]
+struct Ahead {
+    first: usize,
+    names: Listing,
 }
 
 /// An entry of a directory.
@@ -96,6 +106,7 @@ impl Vfs {
         let mut next = offset;
         // What is there is given before more of it is waited for.
         let mut is_empty = true;
+        let mut ahead = Ahead::default();
         loop {
             next += 1;
             let full = match next {
@@ -106,7 +117,7 @@ impl Vfs {
                     kind: ObjectKind::Directory,
                     name: b"..",
                 }),
-                _ => match names.entry(next - FIRST, next, is_empty, add)? {
+                _ => match names.entry(next - FIRST, next, is_empty, &mut ahead, add)? {
                     Some(full) => full,
                     None => return Ok(()),
                 },
@@ -316,11 +327,13 @@ impl Vfs {
 
 impl Names {
     /// At most `count` names from that of an entry on: those that are known.
-    pub(super) fn some(&self, i: usize, count: usize) -> Vec<Box<[u8]>> {
-        let own = (i..self.listing.len()).take(count).filter_map(|i| self.listing.get(i)).map(|(name, _)| name.into());
+    ///
+    /// # Errors
+    /// As [`Growing::some`].
+    pub(super) fn some(&self, i: usize, count: usize) -> Result<Listing> {
         match &self.growing {
-            Some(growing) if i >= self.listing.len() => growing.some(i - self.listing.len(), count),
-            _ => own.collect(),
+            Some(growing) if i >= self.listing.len() => growing.some(i - self.listing.len(), count, false),
+            _ => self.listing.part(i, count),
         }
     }
 
@@ -340,7 +353,14 @@ impl Names {
     }
 
     /// Passes the `i`th entry to `add`; `None` after the last, and where it is not known yet, unless it shall be waited for.
-    fn entry(&self, i: u64, next: u64, wait: bool, add: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<Option<bool>> {
+    fn entry(
+        &self,
+        i: u64,
+        next: u64,
+        wait: bool,
+        ahead: &mut Ahead,
+        add: &mut dyn FnMut(Entry<'_>) -> bool,
+    ) -> Result<Option<bool>> {
         let listed = self.listing.len() as u64;
         let mut give = |name: &[u8], kind| {
             let inode = self.chunks.as_ref().and_then(|(chunks, prefix)| packed(chunks, prefix, name)).unwrap_or(UNKNOWN);
@@ -352,10 +372,13 @@ impl Names {
         }
         let i = i - listed;
         if let Some(growing) = &self.growing {
-            return Ok(match growing.get(usize::try_from(i).unwrap_or(usize::MAX), wait)? {
-                Known::Name(name, kind) => Some(give(&name, kind)),
-                Known::NotYet | Known::End => None,
-            });
+            let i = usize::try_from(i).unwrap_or(usize::MAX);
+            let known = |ahead: &Ahead| i.checked_sub(ahead.first).filter(|at| *at < ahead.names.len());
+            if known(ahead).is_none() {
+                *ahead = Ahead { first: i, names: growing.some(i, PAGE, wait)? };
+            }
+            let name = known(ahead).and_then(|at| ahead.names.get(at));
+            return Ok(name.map(|(name, kind)| give(name, kind)));
         }
         Ok(self.whole(i, next, add))
     }

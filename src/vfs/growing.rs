@@ -24,40 +24,24 @@ struct State {
     end: Option<Result<()>>,
 }
 
-/// What is known of a name by its number.
-pub enum Known {
-    /// It is there.
-    Name(Box<[u8]>, ObjectKind),
-    /// It may come.
-    NotYet,
-    /// There are no more.
-    End,
-}
-
 impl Growing {
-    /// The `i`th name; waits for it where `wait` says so. No lock is held after.
+    /// Those of at most `count` names from the `i`th on that are known; waits for the first of them where `wait` says so, and then
+    /// none are left if there are none. No lock is held after.
     ///
     /// # Errors
-    /// The store's, once all names before it have been given: a listing that breaks off is never short.
-    pub fn get(&self, i: usize, wait: bool) -> Result<Known> {
+    /// The store's, once all names before have been given: a listing that breaks off is never short.
+    pub fn some(&self, i: usize, count: usize, wait: bool) -> Result<Listing> {
         let mut state = self.state.lock();
         loop {
-            if let Some((name, kind)) = state.listing.get(i) {
-                return Ok(Known::Name(name.into(), kind));
-            }
+            let known = state.listing.part(i, count)?;
             match &state.end {
-                Some(Ok(())) => return Ok(Known::End),
+                _ if !known.is_empty() => return Ok(known),
+                Some(Ok(())) => return Ok(known),
                 Some(Err(e)) => return Err(e.clone()),
                 None if wait => self.more.wait(&mut state),
-                None => return Ok(Known::NotYet),
+                None => return Ok(known),
             }
         }
-    }
-
-    /// Those of at most `count` names from the `i`th on that are known.
-    pub fn some(&self, i: usize, count: usize) -> Vec<Box<[u8]>> {
-        let state = self.state.lock();
-        (i..i.saturating_add(count)).map_while(|i| state.listing.get(i).map(|(name, _)| name.into())).collect()
     }
 
     /// Takes the names if there are at most `most`, as soon as that is known; `None` where there are more.
@@ -147,8 +131,8 @@ mod tests {
     #[test]
     fn names_are_given_as_they_come_and_a_failure_is_told_after_them() {
         let growing = Growing::default();
-        let name = |i| growing.get(i, true).map(|known| if let Known::Name(name, _) = known { Some(name) } else { None });
-        assert!(matches!(growing.get(0, false), Ok(Known::NotYet)));
+        let name = |i| growing.some(i, 1, true).map(|known| known.get(0).map(|(name, _)| name.to_vec()));
+        assert!(growing.some(0, 1, false).unwrap().is_empty());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..100 {
@@ -164,7 +148,7 @@ mod tests {
             // Never an end, which would be a short listing.
             assert_eq!(name(100).unwrap_err().kind(), Kind::Unavailable);
         });
-        assert_eq!(growing.some(98, 10).len(), 2);
+        assert_eq!(growing.some(98, 10, true).unwrap().iter().map(|(name, _)| name).collect::<Vec<_>>(), [b"98", b"99"]);
         assert!(growing.within(99).unwrap().is_none());
         assert_eq!(growing.within(100).unwrap_err().kind(), Kind::Unavailable);
         let ended = Growing::default();
@@ -173,9 +157,9 @@ mod tests {
         ended.append(&mut batch).unwrap();
         ended.end(Ok(()));
         assert_eq!(ended.within(1).unwrap().unwrap().len(), 1);
-        assert!(matches!(ended.get(0, true), Ok(Known::End)));
+        assert!(ended.some(0, 1, true).unwrap().is_empty());
         let panicked = Arc::new(Growing::default());
         drop(Ending(panicked.clone()));
-        assert_eq!(panicked.get(0, true).err().map(|e| e.kind()), Some(Kind::Bug));
+        assert_eq!(panicked.some(0, 1, true).err().map(|e| e.kind()), Some(Kind::Bug));
     }
 }

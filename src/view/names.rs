@@ -31,21 +31,29 @@ pub fn parse_first(array: &Array, name: &[u8]) -> Option<Path> {
 
 /// What a name below the directory `prefix` (leading indices, none for the `c` before them) means, if anything in this grid.
 pub fn parse(array: &Array, prefix: &[u64], name: &[u8]) -> Option<Path> {
-    let grid = array.grid();
-    let suffix = array.keys.suffix.as_bytes();
-    if grid.is_empty() {
-        return (prefix.is_empty() && name.strip_suffix(suffix) == Some(b"0")).then(|| Path::Chunk(Vec::new()));
+    let rank = array.shape.len();
+    if rank == 0 {
+        return (prefix.is_empty() && without(name, &array.keys.suffix) == Some(b"0")).then(|| Path::Chunk(Vec::new()));
     }
-    let rest = grid.get(prefix.len()..)?;
     if array.keys.nested() {
-        let name = if rest.len() == 1 { name.strip_suffix(suffix)? } else { name };
-        let index = number(name).filter(|i| i < rest.first().unwrap_or(&0))?;
-        let mut path = prefix.to_vec();
-        path.push(index);
-        return Some(if path.len() == grid.len() { Path::Chunk(path) } else { Path::Prefix(path) });
+        let last = prefix.len() + 1 == rank;
+        let index = number(if last { without(name, &array.keys.suffix)? } else { name })?;
+        if index >= array.chunks_along(prefix.len())? {
+            return None;
+        }
+        let path = prefix.iter().copied().chain([index]).collect();
+        return Some(if last { Path::Chunk(path) } else { Path::Prefix(path) });
     }
-    let index = numbers(name.strip_suffix(suffix)?, array.keys.separator, rest.len())?;
-    index.iter().zip(rest).all(|(i, n)| i < n).then_some(Path::Chunk(index))
+    let rest = rank.checked_sub(prefix.len())?;
+    let index = numbers(without(name, &array.keys.suffix)?, array.keys.separator, rest)?;
+    let inside = (prefix.len()..).zip(&index).all(|(axis, i)| array.chunks_along(axis).is_some_and(|n| *i < n));
+    inside.then_some(Path::Chunk(index))
+}
+
+/// A name of a chunk without what all names of chunks end in. (To compare with nothing is a call all the same, which a million names
+/// make a million times.)
+fn without<'a>(name: &'a [u8], suffix: &str) -> Option<&'a [u8]> {
+    if suffix.is_empty() { Some(name) } else { name.strip_suffix(suffix.as_bytes()) }
 }
 
 /// Whether a name can be that of a chunk, or of a directory on the way to chunks, of any array.
@@ -58,7 +66,7 @@ pub fn may_be_chunk(name: &[u8]) -> bool {
 pub fn is_stored_chunk(array: &Array, name: &[u8]) -> bool {
     let keys = &array.stored.keys;
     let rank = array.shape.len();
-    let whole = |name: &[u8]| match name.strip_suffix(keys.suffix.as_bytes()) {
+    let whole = |name: &[u8]| match without(name, &keys.suffix) {
         Some(name) if rank == 0 => name == b"0",
         Some(name) => numbers(name, keys.separator, rank).is_some(),
         None => false,
@@ -82,7 +90,7 @@ pub fn stored_index(array: &Array, depth: usize, name: &[u8]) -> Option<(u64, bo
     if keys.style == Style::Cube {
         return Some((cube_index(depth, name)?, last));
     }
-    let name = if last { name.strip_suffix(keys.suffix.as_bytes())? } else { name };
+    let name = if last { without(name, &keys.suffix)? } else { name };
     Some((number(name)?, last))
 }
 
@@ -99,7 +107,7 @@ pub fn stored_indices(array: &Array, name: &[u8]) -> Option<Vec<u64>> {
         Style::C => name.strip_prefix(&[b'c', keys.separator])?,
         _ => name,
     };
-    numbers(name.strip_suffix(keys.suffix.as_bytes())?, keys.separator, array.shape.len())
+    numbers(without(name, &keys.suffix)?, keys.separator, array.shape.len())
 }
 
 /// The path of a chunk file, or of a directory on the way (fewer indices than axes), below the array's directory as shown.
@@ -152,14 +160,13 @@ fn join<'a>(keys: &Keys, numbers: impl Iterator<Item = &'a u64>, whole: bool) ->
 
 /// A plain decimal number.
 pub fn number(text: &[u8]) -> Option<u64> {
-    if text.is_empty()
-        || text.len() > 20
-        || (text.len() > 1 && text.first() == Some(&b'0'))
-        || !text.iter().all(u8::is_ascii_digit)
-    {
+    if text.is_empty() || (text.len() > 1 && text.first() == Some(&b'0')) {
         return None;
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit < 10 { number.checked_mul(10)?.checked_add(digit.into()) } else { None }
+    })
 }
 
 fn numbers(text: &[u8], separator: u8, count: usize) -> Option<Vec<u64>> {
