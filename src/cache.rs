@@ -307,9 +307,14 @@ impl Cache {
         self.state.lock().blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version)
     }
 
+    /// Whether the block is in memory at any version. Does not count as a use.
+    pub fn has(&self, id: BlockId) -> bool {
+        self.state.lock().blocks.contains(&id)
+    }
+
     /// Whether a block of so many bytes is large and not in memory, so that getting it may take long.
     pub fn may_wait(&self, id: BlockId, bytes: u64) -> bool {
-        self.turns.is_large(bytes) && !self.state.lock().blocks.contains(&id)
+        self.turns.is_large(bytes) && !self.has(id)
     }
 
     /// Whether a block would have to wait for its turn.

@@ -187,8 +187,11 @@ impl Vfs {
         if depth == 0 {
             return;
         }
-        let wanted = place.chunks.streams.lock().opened(&place.chunks.array.grid(), &place.path, depth);
-        self.ahead.put(&place.chunks, wanted);
+        let chunks = &place.chunks;
+        let mut wanted = chunks.streams.lock().opened(&chunks.array.grid(), &place.path, depth);
+        // Nobody is woken for what is in memory. If it is of a version before, who opens it finds that out.
+        wanted.retain(|path| !chunks.places.pack(chunks.slot, path).is_some_and(|inode| self.cache.has(inode)));
+        self.ahead.put(chunks, wanted);
     }
 
     /// How many chunks of an array may be read ahead of a reader: as many as the threads can fetch at once, within a quarter of

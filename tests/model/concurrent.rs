@@ -177,7 +177,7 @@ impl Mount {
     fn open(&self, target: &Target, random: &mut Random, open: &mut Vec<(u64, u64)>) {
         let Some(attr) = self.lookup(target) else { return };
         let before = self.now(target);
-        // Nobody else has pinned the inode, nor is about to.
+        // Nobody else has pinned the inode, nor is about to yet.
         let alone = {
             let mut inodes = self.inodes.lock();
             let inode = inodes.get_mut(&attr.inode).unwrap();
@@ -190,6 +190,8 @@ impl Mount {
         let mut inodes = self.inodes.lock();
         let inode = inodes.get_mut(&attr.inode).unwrap();
         inode.opening -= 1;
+        // Who began later may have pinned the version before, out of the cache, into which it was read ahead, and which then dropped it.
+        let alone = alone && inode.states.is_none() && inode.opening == 0;
         // Pinned by the first who asked since the kernel knows it.
         let since = if self.arrays[target.0].0.has_parts() { 0 } else { self.since.lock()[target] };
         let states = inode.states.clone().unwrap_or_else(|| (since..=*between.end()).collect());
