@@ -10,14 +10,23 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How an open inode is read.
+#[derive(Clone)]
 enum Mode {
     /// By requests to the daemon, through the kernel's pages.
     Asked,
     /// By the kernel, from a file that is kept meanwhile.
-    Passed(BackingId, #[expect(dead_code, reason = "kept as long as the kernel reads it")] Hold),
+    Passed(Arc<Passed>),
+}
+
+/// A file that the kernel reads.
+struct Passed {
+    id: BackingId,
+    #[expect(dead_code, reason = "kept as long as the kernel reads it")]
+    content: Hold,
 }
 
 /// The open inodes, where passthrough is possible.
@@ -69,11 +78,14 @@ impl Passing {
             Entry::Vacant(new) => new.insert((mode(vfs, opened.content, &reply), 0)),
         };
         *opens = opens.saturating_add(1);
+        let mode = mode.clone();
+        // To answer wakes the reader, which takes longer than all of the above.
+        drop(open);
         match mode {
             Mode::Asked => reply.opened(handle, pages | FopenFlags::FOPEN_NOFLUSH),
-            Mode::Passed(id, _) => {
+            Mode::Passed(file) => {
                 vfs.count_passed();
-                reply.opened_passthrough(handle, FopenFlags::FOPEN_NOFLUSH, id);
+                reply.opened_passthrough(handle, FopenFlags::FOPEN_NOFLUSH, &file.id);
             }
         }
     }
@@ -96,7 +108,7 @@ impl Passing {
 fn mode(vfs: &Vfs, content: Option<Hold>, reply: &ReplyOpen) -> Mode {
     let Some(content) = content else { return Mode::Asked };
     match content.file().map(|file| reply.open_backing(file)) {
-        Some(Ok(id)) => Mode::Passed(id, content),
+        Some(Ok(id)) => Mode::Passed(Arc::new(Passed { id, content })),
         Some(Err(e)) => {
             log::debug!("the kernel does not read decoded blocks by itself: {e}");
             vfs.stop_files();
