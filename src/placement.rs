@@ -107,9 +107,10 @@ impl Indexes {
             Placement::Shards(levels) => self.in_shard(store, &key, array, levels, index).map_err(|e| about(e, &key)),
             Placement::Cube(cube) => self.in_cube(store, &key, cube, &cube_order(array, index)).map_err(|e| about(e, &key)),
         };
+        let is_nested = matches!(&array.stored.placement, Placement::Shards(levels) if levels.len() > 1);
         find().or_else(|e| match e.kind() {
-            // An index in memory was of the version before, and told where in it the next one lies.
-            Kind::Changed => {
+            // An index in memory was of the version before, and told where in it the one within lies.
+            Kind::Changed if is_nested => {
                 self.forget(&key);
                 find()
             }

@@ -300,41 +300,6 @@ fn a_real_mount_of_a_directory_and_of_a_zip() {
 }
 
 #[test]
-fn chunks_are_read_ahead_of_a_reader() {
-    let store = MemStore::new();
-    let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
-    put(".zarray", br#"{"zarr_format":2,"shape":[64],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}"#);
-    for n in 0..16u8 {
-        // The seventh is damaged, the ninth is absent.
-        if n != 9 {
-            put(&n.to_string(), &vec![n; if n == 7 { 3 } else { 4 }]);
-        }
-    }
-    let vfs = Arc::new(vfs(Arc::new(store)));
-    vfs.read_ahead(2);
-    let fetched = || -> u64 {
-        let statistics: Value = serde_json::from_slice(&vfs.statistics()).unwrap();
-        statistics["read_ahead"]["chunks"].as_u64().unwrap()
-    };
-    for n in [0u8, 1] {
-        assert_eq!(Session::read(&*vfs, &n.to_string()), Ok(vec![n; 4]));
-    }
-    let start = Instant::now();
-    while fetched() < 2 {
-        assert!(start.elapsed() < Duration::from_secs(10), "nothing is read ahead");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    for n in 2..16u8 {
-        let expected = match n {
-            7 => Err(libc::EIO),
-            9 => Err(libc::ENOENT),
-            _ => Ok(vec![n; 4]),
-        };
-        assert_eq!(Session::read(&*vfs, &n.to_string()), expected);
-    }
-}
-
-#[test]
 fn an_open_that_failed_binds_nobody_to_what_was_damaged() {
     let store = Arc::new(MemStore::new());
     let put = |name: &str, bytes: &[u8]| put(&store, name, bytes);

@@ -79,7 +79,7 @@ impl Passing {
         };
         *opens = opens.saturating_add(1);
         let mode = mode.clone();
-        // To answer wakes the reader, which takes longer than all of the above.
+        // To answer wakes the reader, which takes longer than what is done under the lock.
         drop(open);
         match mode {
             Mode::Asked => reply.opened(handle, pages | FopenFlags::FOPEN_NOFLUSH),

@@ -25,8 +25,8 @@ struct State {
 }
 
 impl Growing {
-    /// Those of at most `count` names from the `i`th on that are known; waits for the first of them where `wait` says so, and then
-    /// none are left if there are none. No lock is held after.
+    /// Those of at most `count` names from the `i`th on that are known. With `wait` none means the end of the listing; without, perhaps
+    /// only that none of them has come yet. No lock is held after.
     ///
     /// # Errors
     /// The store's, once all names before have been given: a listing that breaks off is never short.

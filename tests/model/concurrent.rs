@@ -177,7 +177,7 @@ impl Mount {
     fn open(&self, target: &Target, random: &mut Random, open: &mut Vec<(u64, u64)>) {
         let Some(attr) = self.lookup(target) else { return };
         let before = self.now(target);
-        // Nobody else has pinned the inode, nor is about to yet.
+        // Nobody else has pinned the inode, and nobody is opening it so far.
         let alone = {
             let mut inodes = self.inodes.lock();
             let inode = inodes.get_mut(&attr.inode).unwrap();

@@ -15,7 +15,7 @@ use std::time::Duration;
 impl World {
     pub fn new(seed: u64, trace: bool) -> Self {
         let mut random = Random::new(seed);
-        // By itself, so that older seeds are the cases that they were.
+        // By itself, so that older seeds without shards within shards are the cases that they were.
         let mut nesting = Random::new(seed.rotate_left(7));
         let store = Arc::new(MemStore::new());
         let mut arrays = vec![(Array::foreign("notes"), Vec::new())];

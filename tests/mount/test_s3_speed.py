@@ -1,4 +1,4 @@
-"""Latency of a distant server is hidden, and what was read is kept: counted by a server that is slow on purpose."""
+"""Latency of a distant server is hidden, and what was read is kept: counted by servers that are slow on purpose."""
 
 import os
 import shutil
@@ -18,8 +18,8 @@ from support.reading import by_zarr
 from support.s3 import fault, silent
 from test_s3 import double, put, small_array  # noqa: F401
 
-# Seconds that each request takes longer.
-DELAY = 0.05
+# Seconds that each request takes longer: enough for many to come meanwhile, on a busy machine too.
+DELAY = 0.2
 
 
 class Slow:
@@ -59,7 +59,8 @@ def test_chunk_after_chunk_is_fetched_many_at_a_time(far):
     with far.mount("s3://b/a") as view:
         far.slow.at_once.clear()
         assert in_order(view.where, far.names) == want
-    assert max(far.slow.at_once) >= 32
+    # Not only for once: half of all requests find so many others.
+    assert np.median(far.slow.at_once) >= 16
 
 
 def test_reading_ahead_asks_for_nothing_twice(far):
@@ -102,7 +103,7 @@ def test_reads_are_concurrent_beyond_the_threads(far):
     with ThreadPoolExecutor(len(names)) as pool:
         got = list(pool.map(lambda name: (view / name).read_bytes(), names))
     assert got == [far.objects[f"a/{name}"] for name in names]
-    assert max(far.slow.at_once) >= 32
+    assert np.median(far.slow.at_once) >= 16
 
 
 def test_silent_objects_leave_the_others_readable(double):
