@@ -1,4 +1,4 @@
-//! Reading ahead: who opens chunk after chunk finds the next ones decoded, once each.
+//! Reading ahead: who opens chunk after chunk finds the next ones decoded.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
@@ -17,15 +17,16 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(refresh: Option<Duration>) -> Self {
+    fn new() -> Self {
         let store = Arc::new(MemStore::new());
         let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
         put(".zarray", br#"{"zarr_format":2,"shape":[64],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}"#);
         for n in (0..16u8).filter(|n| *n != 9) {
             put(&n.to_string(), &vec![n; if n == 7 { 3 } else { 4 }]);
         }
-        let options = vfs::Options { fill_missing: false, refresh, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
-        let tree = Tree::new(store.clone(), tree::Options { refresh, ..tree::Options::default() });
+        let options =
+            vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
+        let tree = Tree::new(store.clone(), tree::Options::default());
         Self { store, vfs: Arc::new(Vfs::new(tree, options).unwrap()) }
     }
 
@@ -56,7 +57,7 @@ impl Shown {
 
 #[test]
 fn chunks_are_read_ahead_of_a_reader() {
-    let shown = Shown::new(None);
+    let shown = Shown::new();
     shown.begin();
     for n in 2..16 {
         match (n, shown.read(n)) {
@@ -73,32 +74,4 @@ fn chunks_are_read_ahead_of_a_reader() {
         shown.store.requests().head - before == 3
     };
     assert!((0..20).any(again));
-}
-
-#[test]
-fn what_was_read_ahead_is_found_where_each_version_has_a_file_of_its_own() {
-    for refresh in [None, Some(Duration::ZERO), Some(Duration::from_secs(60))] {
-        let shown = Shown::new(refresh);
-        shown.begin();
-        (2..7).for_each(|n| assert_eq!(shown.read(n).unwrap(), [n; 4]));
-        // Chunks 0 to 6, and perhaps 8 and 10.
-        let decoded = shown.counted("/decode/bytes_out");
-        assert!(decoded <= 9 * 4, "{refresh:?}: {decoded} bytes");
-    }
-}
-
-#[test]
-fn a_chunk_that_changed_after_it_was_read_ahead_is_the_new_one() {
-    let shown = Shown::new(Some(Duration::ZERO));
-    shown.begin();
-    let old = shown.vfs.lookup(ROOT, b"2").unwrap().inode;
-    let handle = shown.vfs.open(old).unwrap().handle;
-    shown.store.put(Key::root().join("2").unwrap(), vec![77; 4]);
-    shown.store.put(Key::root().join("3").unwrap(), vec![78; 4]);
-    assert_eq!((shown.read(2).unwrap(), shown.read(3).unwrap()), (vec![77; 4], vec![78; 4]));
-    // The block of the version before has made room for the new one.
-    match shown.vfs.read(handle, 0, 4, <[u8]>::to_vec) {
-        Ok(bytes) => assert_eq!(bytes, [2; 4]),
-        Err(e) => assert_eq!(e.kind(), Kind::Changed),
-    }
 }

@@ -189,7 +189,8 @@ impl Vfs {
         }
         let chunks = &place.chunks;
         let mut wanted = chunks.streams.lock().opened(&chunks.array.grid(), &place.path, depth);
-        // Nobody is woken for what is in memory. If it is of a version before, who opens it finds that out.
+        // Nobody is woken for what is in memory. If it is of a version before, who opens it finds that out. (With `--refresh` each version
+        // has an inode of its own, and blocks that were opened are not found here.)
         wanted.retain(|path| !chunks.places.pack(chunks.slot, path).is_some_and(|inode| self.cache.has(inode)));
         self.ahead.put(chunks, wanted);
     }

@@ -2,7 +2,7 @@
 
 use super::pins;
 use super::{Chunks, File, Place, Thing, Vfs};
-use crate::cache::{Block, BlockId, Hold};
+use crate::cache::{Block, Hold};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::limits;
@@ -79,8 +79,8 @@ pub struct Opened {
     pub whole: Option<Whole>,
 }
 
-/// The content of a chunk whose version has just been decoded, and what the cache calls it.
-pub struct Whole(Arc<Block>, BlockId);
+/// The content of a chunk whose version has just been decoded.
+pub struct Whole(Arc<Block>);
 
 /// What opening a chunk has made ready.
 enum Ready {
@@ -131,7 +131,7 @@ impl Vfs {
                 let (version, right, ready) = self.open_chunk(inode, &place)?;
                 match ready {
                     Ready::Passed(hold) => content = Some(hold),
-                    Ready::Made(block) => whole = Some(Whole(block, block_id(inode, &place))),
+                    Ready::Made(block) => whole = Some(Whole(block)),
                     Ready::Later => {}
                 }
                 if !right {
@@ -187,14 +187,14 @@ impl Vfs {
         let by_kernel = self.cache.files().zip(bytes).is_some_and(|(files, bytes)| files.takes(bytes));
         if !pin.bound || by_kernel {
             let block = self.block(inode, place, pin.version.clone())?;
-            return Ok(match self.cache.hold(block_id(inode, place), &block) {
+            return Ok(match self.cache.hold(inode, &block) {
                 Some(hold) => Ready::Passed(hold),
                 None if bytes.is_some_and(|bytes| bytes <= WHOLE) => Ready::Made(block),
                 None => Ready::Later,
             });
         }
         if let Some(version) = &pin.version
-            && !self.cache.contains(block_id(inode, place), Some(version))
+            && !self.cache.contains(inode, Some(version))
         {
             self.probe(&place.key()?, version)?;
         }
@@ -232,7 +232,7 @@ impl Vfs {
     pub fn may_wait(&self, inode: u64) -> bool {
         match self.thing(inode) {
             Ok(Thing::Place(place)) if place.is_chunk() => {
-                place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.may_wait(block_id(inode, &place), bytes))
+                place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.may_wait(inode, bytes))
             }
             _ => false,
         }
@@ -248,7 +248,7 @@ impl Vfs {
         let length = whole.0.length();
         whole.0.part(0, length, take)??;
         alone.settle();
-        self.cache.progress(whole.1, &whole.0, 0, length);
+        self.cache.progress(inode, &whole.0, 0, length);
         Ok(true)
     }
 
@@ -277,7 +277,7 @@ impl Vfs {
             Open::Chunk(inode, place, pin) => {
                 let block = self.block(inode, &place, pin)?;
                 let result = block.part(offset, length.into(), reply);
-                self.cache.progress(block_id(inode, &place), &block, offset, length.into());
+                self.cache.progress(inode, &block, offset, length.into());
                 result
             }
             Open::File(inode, file) if file.meta.seekable => {
@@ -316,7 +316,7 @@ impl Vfs {
         let chunks: &Chunks = &place.chunks;
         let counters = &chunks.counters;
         let mut made = false;
-        let result = self.cache.get(block_id(inode, place), pin.as_ref(), chunks.array.chunk_bytes(), || {
+        let result = self.cache.get(inode, pin.as_ref(), chunks.array.chunk_bytes(), || {
             made = true;
             if pin.is_none() {
                 return chunk::fill(&chunks.array);
@@ -366,12 +366,6 @@ impl Vfs {
             Ok(self.cache.settle(Block::new(bytes, Some(meta.version))))
         })
     }
-}
-
-/// What the cache calls the block that the file `inode` shows: its place, since with `--refresh` each version has an inode of its own,
-/// and what was read ahead of the first lookup has none.
-fn block_id(inode: u64, place: &Place) -> BlockId {
-    place.chunks.places.pack(place.chunks.slot, &place.path).unwrap_or(inode)
 }
 
 /// An object that was there when it was opened has changed, whatever the store says of it now.
