@@ -70,8 +70,6 @@ struct World {
     lookups: HashMap<u64, u64>,
     /// Inodes whose first open failed by a fault: they may be pinned or not.
     vague: HashSet<u64>,
-    /// Errors that were told of an inode: for a second they are told again, whatever its object is by then.
-    remembered: HashSet<(u64, String)>,
     handles: Vec<(u64, u64)>,
     directories: Vec<(u64, Vec<(String, ObjectKind)>)>,
     /// Faults were injected; answers cut short, and refusals, as well.
@@ -321,10 +319,7 @@ impl World {
                 self.pins.get_mut(&inode).unwrap().states = states;
             }
             Err(e) if e.kind() == Kind::Changed => assert!(pin.states != [current], "{target:?} has not changed: {e}"),
-            Err(e) => {
-                let is_new = self.remembered.insert((inode, e.to_string()));
-                assert!(!is_new || self.is_allowed(&e) || self.is_damaged(&target, None, &e), "{target:?}: {e}");
-            }
+            Err(e) => assert!(self.is_allowed(&e) || self.is_damaged(&target, None, &e), "{target:?}: {e}"),
         }
     }
 

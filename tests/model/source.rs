@@ -76,7 +76,6 @@ impl World {
             pins: HashMap::new(),
             lookups: HashMap::new(),
             vague: HashSet::new(),
-            remembered: HashSet::new(),
             handles: Vec::new(),
             directories: Vec::new(),
             failed: false,
