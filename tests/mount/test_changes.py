@@ -13,6 +13,8 @@ import pytest
 
 from support.mounting import wait_for
 from support.reading import View, by_zarr
+from test_zarr3 import BYTES, GZIP, document, numbers, place, shard, write
+from test_zarr3 import read as by_tensorstore
 
 
 SHAPE, CHUNKS = (64, 1024, 64), (16, 1024, 64)
@@ -331,3 +333,17 @@ def test_a_chunk_that_stays_encoded_is_never_cut(mount, room):
         assert (view / "0").read_bytes() == longer
     except OSError as error:
         assert error.errno == errno.ESTALE
+
+
+def test_what_was_not_read_of_a_shard_of_shards_that_changed_is_the_new(room, mount):
+    made = document([64], [64], codecs=[shard([32], [shard([8], [BYTES, GZIP])])])
+    old, new = np.full(64, 7, "<u2"), numbers([64])
+    for name, values in (("source", old), ("new", new)):
+        write(place(room / name / "a", made), values)
+    view = mount(room / "source")
+    assert np.array_equal(np.fromfile(view / "a" / "c" / "0", "<u2"), old[:8])
+    replace((room / "source", room / "new"), "c/0", "rename")
+    # Nobody has read of the second inner shard, whose place is told by the index of the outer one.
+    for index in range(4, 8):
+        got = np.fromfile(view / "a" / "c" / str(index), "<u2")
+        assert np.array_equal(got, by_tensorstore(room / "new" / "a")[index * 8 : index * 8 + 8])
