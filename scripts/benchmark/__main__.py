@@ -9,6 +9,8 @@ import argparse
 import importlib
 import json
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
@@ -76,6 +78,8 @@ def main():
     arguments.add_argument("--json", default="target/bench.json", help="where the figures go, and beside it the table [target/bench.json]")
     arguments.add_argument("--dir", help="where the data is made; a local disk")
     options = arguments.parse_args()
+    # Who ends it by a signal finds everything unmounted as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     modules = {name: importlib.import_module(module) for name, module in GROUPS.items()}
     if options.list:
         for name, module in modules.items():
