@@ -448,9 +448,8 @@ impl Array {
         if self.stored.last.is_empty() {
             return None;
         }
-        let grid = self.grid();
         let ends = |(axis, &chunk): (usize, &u64)| {
-            let is_last = index.get(axis).zip(grid.get(axis)).is_some_and(|(i, n)| i.checked_add(1) == Some(*n));
+            let is_last = index.get(axis).zip(self.chunks_along(axis)).is_some_and(|(i, n)| i.checked_add(1) == Some(n));
             self.stored.last.get(axis).filter(|_| is_last).copied().unwrap_or(chunk)
         };
         let block: Vec<u64> = self.chunks.iter().enumerate().map(ends).collect();
@@ -472,16 +471,13 @@ impl Array {
     pub fn chunks_per_object(&self) -> Vec<u64> {
         match &self.stored.placement {
             Placement::Object => vec![1; self.shape.len()],
-            Placement::Shards(levels) => match levels.first() {
-                Some(level) => level.parts.iter().zip(&level.chunks).map(|(&p, &c)| p.saturating_mul(c)).collect(),
-                None => vec![1; self.shape.len()],
-            },
+            Placement::Shards(levels) => {
+                let chunks = |level: &Shard| level.parts.iter().zip(&level.chunks).map(|(&p, &c)| p.saturating_mul(c)).collect();
+                levels.first().map_or_else(|| vec![1; self.shape.len()], chunks)
+            }
             Placement::Cube(cube) => {
-                let mut counts: Vec<u64> = (0..self.shape.len()).map(|axis| if axis < 3 { cube.side } else { 1 }).collect();
-                if self.stored.reversed {
-                    counts.reverse();
-                }
-                counts
+                let (axes, side) = (0..self.shape.len(), |axis| if axis < 3 { cube.side } else { 1 });
+                if self.stored.reversed { axes.rev().map(side).collect() } else { axes.map(side).collect() }
             }
         }
     }

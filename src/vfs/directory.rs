@@ -56,7 +56,7 @@ enum Source {
 
 /// Names of a growing listing that are taken out of it together, for a page, and the number of the first of them.
 #[derive(Default)]
-struct Ahead {
+struct Taken {
     first: usize,
     names: Listing,
 }
@@ -106,7 +106,7 @@ impl Vfs {
         let mut next = offset;
         // What is there is given before more of it is waited for.
         let mut is_empty = true;
-        let mut ahead = Ahead::default();
+        let mut taken = Taken::default();
         loop {
             next += 1;
             let full = match next {
@@ -117,7 +117,7 @@ impl Vfs {
                     kind: ObjectKind::Directory,
                     name: b"..",
                 }),
-                _ => match names.entry(next - FIRST, next, is_empty, &mut ahead, add)? {
+                _ => match names.entry(next - FIRST, next, is_empty, &mut taken, add)? {
                     Some(full) => full,
                     None => return Ok(()),
                 },
@@ -358,7 +358,7 @@ impl Names {
         i: u64,
         next: u64,
         wait: bool,
-        ahead: &mut Ahead,
+        taken: &mut Taken,
         add: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<Option<bool>> {
         let listed = self.listing.len() as u64;
@@ -373,11 +373,11 @@ impl Names {
         let i = i - listed;
         if let Some(growing) = &self.growing {
             let i = usize::try_from(i).unwrap_or(usize::MAX);
-            let known = |ahead: &Ahead| i.checked_sub(ahead.first).filter(|at| *at < ahead.names.len());
-            if known(ahead).is_none() {
-                *ahead = Ahead { first: i, names: growing.some(i, PAGE, wait)? };
+            let known = |taken: &Taken| i.checked_sub(taken.first).filter(|at| *at < taken.names.len());
+            if known(taken).is_none() {
+                *taken = Taken { first: i, names: growing.some(i, PAGE, wait)? };
             }
-            let name = known(ahead).and_then(|at| ahead.names.get(at));
+            let name = known(taken).and_then(|at| taken.names.get(at));
             return Ok(name.map(|(name, kind)| give(name, kind)));
         }
         Ok(self.whole(i, next, add))

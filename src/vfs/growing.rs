@@ -35,11 +35,9 @@ impl Growing {
         loop {
             let known = state.listing.part(i, count)?;
             match &state.end {
-                _ if !known.is_empty() => return Ok(known),
-                Some(Ok(())) => return Ok(known),
-                Some(Err(e)) => return Err(e.clone()),
-                None if wait => self.more.wait(&mut state),
-                None => return Ok(known),
+                Some(Err(e)) if known.is_empty() => return Err(e.clone()),
+                None if known.is_empty() && wait => self.more.wait(&mut state),
+                _ => return Ok(known),
             }
         }
     }
