@@ -126,8 +126,27 @@ pub struct Counters {
     pub evictions: AtomicU64,
 }
 
-/// What names a block: the file that shows it.
-pub type BlockId = u64;
+/// What names a block: the file that shows it or, where each version is a file of its own, the chunk and the version. Those are one
+/// block for who reads ahead, before there is a file, and for who opens it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlockId {
+    number: u64,
+    /// A digest; whether a block is of a version is told by [`Block::version`].
+    version: u64,
+}
+
+impl BlockId {
+    /// The block of the chunk `number` at a version, by its digest.
+    pub fn of_version(number: u64, version: u64) -> Self {
+        Self { number, version }
+    }
+}
+
+impl From<u64> for BlockId {
+    fn from(inode: u64) -> Self {
+        Self { number: inode, version: 0 }
+    }
+}
 
 struct Flight {
     result: Mutex<Option<Result<Arc<Block>>>>,
@@ -386,13 +405,13 @@ mod tests {
     fn least_recently_used_goes_first_and_the_bound_holds() {
         let cache = Cache::new(3 * (100 + OVERHEAD));
         for id in [1, 2, 3, 1, 4] {
-            cache.get(id, None, None, || Ok(block(100))).unwrap();
+            cache.get(id.into(), None, None, || Ok(block(100))).unwrap();
         }
         assert!(cache.usage().0 <= 3 * (100 + OVERHEAD));
         let made = AtomicUsize::new(0);
         for id in [1, 3, 4, 2] {
             cache
-                .get(id, None, None, || {
+                .get(id.into(), None, None, || {
                     made.fetch_add(1, Ordering::Relaxed);
                     Ok(block(100))
                 })
@@ -404,9 +423,9 @@ mod tests {
     #[test]
     fn a_block_over_the_bound_is_kept_alone() {
         let cache = Cache::new(10);
-        cache.get(1, None, None, || Ok(block(5))).unwrap();
-        cache.get(2, None, None, || Ok(block(1000))).unwrap();
-        cache.get(2, None, None, || panic!("kept")).unwrap();
+        cache.get(1.into(), None, None, || Ok(block(5))).unwrap();
+        cache.get(2.into(), None, None, || Ok(block(1000))).unwrap();
+        cache.get(2.into(), None, None, || panic!("kept")).unwrap();
         assert_eq!(cache.usage().2, 1);
     }
 
@@ -417,7 +436,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..64 {
                 scope.spawn(|| {
-                    let block = cache.get(9, None, None, || {
+                    let block = cache.get(9.into(), None, None, || {
                         made.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(Duration::from_millis(30));
                         Ok(block(64))
@@ -434,19 +453,20 @@ mod tests {
         let cache = Cache::new(1 << 20);
         let version = |s: &str| Some(Version::Tag(s.into()));
         let (old, new) = (version("old"), version("new"));
-        cache.get(1, old.as_ref(), None, || Ok(Block::new(vec![1], old.clone()))).unwrap();
-        let got = cache.get(1, new.as_ref(), None, || Ok(Block::new(vec![2], new.clone()))).unwrap();
+        cache.get(1.into(), old.as_ref(), None, || Ok(Block::new(vec![1], old.clone()))).unwrap();
+        let got = cache.get(1.into(), new.as_ref(), None, || Ok(Block::new(vec![2], new.clone()))).unwrap();
         assert_eq!(got.part(0, 9, <[u8]>::to_vec).unwrap(), [2]);
-        assert!(cache.get(1, old.as_ref(), None, || Err(Error::not_found())).is_err());
+        assert!(cache.get(1.into(), old.as_ref(), None, || Err(Error::not_found())).is_err());
     }
 
     #[test]
     fn an_error_answers_twice_and_a_panic_ends_the_wait() {
         let cache = Cache::new(1 << 20);
-        assert_eq!(cache.get(1, None, None, || Err(Error::corrupt("x"))).unwrap_err().kind(), Kind::Corrupt);
-        assert_eq!(cache.get(1, None, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Corrupt);
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get(2, None, None, || panic!("decoder"))));
+        assert_eq!(cache.get(1.into(), None, None, || Err(Error::corrupt("x"))).unwrap_err().kind(), Kind::Corrupt);
+        assert_eq!(cache.get(1.into(), None, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Corrupt);
+        let result =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get(2.into(), None, None, || panic!("decoder"))));
         assert!(result.is_err());
-        assert_eq!(cache.get(2, None, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
+        assert_eq!(cache.get(2.into(), None, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
     }
 }

@@ -142,6 +142,11 @@ impl Place {
         self.path.len() == self.chunks.array.shape.len()
     }
 
+    /// Its number among all places of the mount; `None` where there are too many.
+    fn number(&self) -> Option<u64> {
+        self.chunks.places.pack(self.chunks.slot, &self.path)
+    }
+
     fn key(&self) -> Result<Key> {
         chunk::key(&self.chunks.key, &self.chunks.array, &self.path)
     }

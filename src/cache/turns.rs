@@ -218,11 +218,11 @@ mod tests {
             for id in 0..12 {
                 let (turns, inside, most) = (&turns, &inside, &most);
                 scope.spawn(move || {
-                    turns.enter(id, 100 << 20);
+                    turns.enter(id.into(), 100 << 20);
                     most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     std::thread::sleep(Duration::from_millis(5));
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    turns.leave(id);
+                    turns.leave(id.into());
                 });
             }
         });
@@ -233,15 +233,17 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_and_what_is_held_keeps_nobody_waiting() {
         let turns = Turns::new(200 << 20);
-        turns.enter(1, 150 << 20);
-        assert!(turns.is_crowded(2, 100 << 20) && !turns.is_crowded(1, 150 << 20) && !turns.is_crowded(2, 2));
-        turns.enter(2, 100 << 20);
-        turns.hold(2, 100 << 20);
-        turns.enter(3, 150 << 20);
-        turns.leave(3);
-        turns.leave(2);
+        turns.enter(1.into(), 150 << 20);
+        assert!(
+            turns.is_crowded(2.into(), 100 << 20) && !turns.is_crowded(1.into(), 150 << 20) && !turns.is_crowded(2.into(), 2)
+        );
+        turns.enter(2.into(), 100 << 20);
+        turns.hold(2.into(), 100 << 20);
+        turns.enter(3.into(), 150 << 20);
+        turns.leave(3.into());
+        turns.leave(2.into());
         assert_eq!(turns.state.lock().reading.len(), 1);
-        turns.release(2);
+        turns.release(2.into());
         assert!(turns.state.lock().reading.is_empty());
     }
 
@@ -249,42 +251,42 @@ mod tests {
     fn who_reads_on_keeps_its_place_and_who_reads_here_and_there_does_not() {
         let turns = Turns::new(100 << 20);
         let large = 60 << 20;
-        turns.enter(1, large);
+        turns.enter(1.into(), large);
         for at in 0..8 {
             // The kernel asks for pieces ahead, and not in order.
-            turns.progress(1, ((at ^ 1) << 17, ((at ^ 1) + 1) << 17), large);
-            assert!(turns.is_crowded(2, large));
+            turns.progress(1.into(), ((at ^ 1) << 17, ((at ^ 1) + 1) << 17), large);
+            assert!(turns.is_crowded(2.into(), large));
         }
-        turns.progress(1, (30 << 20, 31 << 20), large);
-        assert!(!turns.is_crowded(2, large));
-        turns.enter(1, large);
-        turns.progress(1, (0, large), large);
-        assert!(!turns.is_crowded(2, large));
+        turns.progress(1.into(), (30 << 20, 31 << 20), large);
+        assert!(!turns.is_crowded(2.into(), large));
+        turns.enter(1.into(), large);
+        turns.progress(1.into(), (0, large), large);
+        assert!(!turns.is_crowded(2.into(), large));
     }
 
     #[test]
     fn who_comes_first_is_served_first_and_slow_blocks_keep_their_places_longer() {
         let turns = Turns::new(100);
-        turns.enter(0, 60);
+        turns.enter(0.into(), 60);
         assert!(turns.patience(60) < Duration::from_millis(2));
         // Slow ones, as on a busy machine.
-        (0..40).for_each(|_| turns.made(0, 60, Duration::from_secs(1)));
+        (0..40).for_each(|_| turns.made(0.into(), 60, Duration::from_secs(1)));
         assert!(turns.patience(60) > Duration::from_millis(900) && turns.patience(1000) <= LONGEST);
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for id in 1..6 {
                 let (turns, order) = (&turns, &order);
                 scope.spawn(move || {
-                    turns.enter(id, 60);
+                    turns.enter(id.into(), 60);
                     order.lock().push(id);
-                    turns.leave(id);
+                    turns.leave(id.into());
                 });
                 while turns.state.lock().waiting.len() < usize::try_from(id).unwrap() {
                     std::thread::yield_now();
                 }
             }
-            assert!(turns.is_crowded(9, 30), "it would overtake");
-            turns.leave(0);
+            assert!(turns.is_crowded(9.into(), 30), "it would overtake");
+            turns.leave(0.into());
         });
         assert_eq!(order.into_inner(), [1, 2, 3, 4, 5]);
         assert!(turns.state.lock().waiting.is_empty());
@@ -295,23 +297,23 @@ mod tests {
     fn who_lost_its_place_goes_on_where_it_was() {
         let (turns, large) = (Turns::new(100 << 20), 60 << 20);
         let piece = |at: u64| (at << 20, (at + 1) << 20);
-        turns.enter(1, large);
-        (0..30).for_each(|at| turns.progress(1, piece(at), large));
-        turns.lose(1);
-        assert!(!turns.is_crowded(2, large));
-        turns.enter(1, large);
-        turns.progress(1, piece(30), large);
-        assert!(turns.is_crowded(2, large));
-        turns.progress(1, piece(59), large);
-        assert!(!turns.is_crowded(2, large));
+        turns.enter(1.into(), large);
+        (0..30).for_each(|at| turns.progress(1.into(), piece(at), large));
+        turns.lose(1.into());
+        assert!(!turns.is_crowded(2.into(), large));
+        turns.enter(1.into(), large);
+        turns.progress(1.into(), piece(30), large);
+        assert!(turns.is_crowded(2.into(), large));
+        turns.progress(1.into(), piece(59), large);
+        assert!(!turns.is_crowded(2.into(), large));
     }
 
     #[test]
     fn nobody_waits_longer_than_it_takes_to_make_the_block() {
         let turns = Turns::new(1000);
-        turns.enter(1, 900);
+        turns.enter(1.into(), 900);
         let start = Instant::now();
-        turns.enter(2, 900);
+        turns.enter(2.into(), 900);
         assert!(start.elapsed() < Duration::from_millis(200));
     }
 }

@@ -189,9 +189,11 @@ impl Vfs {
         }
         let chunks = &place.chunks;
         let mut wanted = chunks.streams.lock().opened(&chunks.array.grid(), &place.path, depth);
-        // Nobody is woken for what is in memory. If it is of a version before, who opens it finds that out. (With `--refresh` each version
-        // has an inode of its own, and blocks that were opened are not found here.)
-        wanted.retain(|path| !chunks.places.pack(chunks.slot, path).is_some_and(|inode| self.cache.has(inode)));
+        // Nobody is woken for what is in memory. If it is of a version before, who opens it finds that out. (With `--refresh` the version
+        // has to be known first.)
+        if self.options.refresh.is_none() {
+            wanted.retain(|path| !chunks.places.pack(chunks.slot, path).is_some_and(|inode| self.cache.has(inode.into())));
+        }
         self.ahead.put(chunks, wanted);
     }
 
@@ -206,11 +208,12 @@ impl Vfs {
 
     /// Puts a chunk into the cache. What fails here fails again, with its reason, when the chunk is opened.
     fn fetch_ahead(&self, place: &Place) {
-        let Some(inode) = place.chunks.places.pack(place.chunks.slot, &place.path) else { return };
+        let Some(inode) = place.number() else { return };
         let Ok(part) = self.part(place) else { return };
         let version = part.meta.version.clone();
-        let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(inode, bytes));
-        if crowded || self.cache.contains(inode, Some(&version)) {
+        let id = self.block_id(inode, place, Some(&version));
+        let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(id, bytes));
+        if crowded || self.cache.contains(id, Some(&version)) {
             return;
         }
         if self.block_of(inode, place, Some(version), Some(part)).is_ok() {

@@ -1,8 +1,8 @@
 //! Open files: a version pinned at open, and reads from the block cache.
 
 use super::pins;
-use super::{Chunks, File, Place, Thing, Vfs};
-use crate::cache::{Block, Hold};
+use super::{Chunks, File, Place, Thing, Vfs, digest};
+use crate::cache::{Block, BlockId, Hold};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::limits;
@@ -80,14 +80,14 @@ pub struct Opened {
 }
 
 /// The content of a chunk whose version has just been decoded.
-pub struct Whole(Arc<Block>);
+pub struct Whole(BlockId, Arc<Block>);
 
 /// What opening a chunk has made ready.
 enum Ready {
     /// For the kernel to read by itself.
     Passed(Hold),
     /// For the kernel to keep.
-    Made(Arc<Block>),
+    Made(BlockId, Arc<Block>),
     /// What is asked for later.
     Later,
 }
@@ -131,7 +131,7 @@ impl Vfs {
                 let (version, right, ready) = self.open_chunk(inode, &place)?;
                 match ready {
                     Ready::Passed(hold) => content = Some(hold),
-                    Ready::Made(block) => whole = Some(Whole(block)),
+                    Ready::Made(id, block) => whole = Some(Whole(id, block)),
                     Ready::Later => {}
                 }
                 if !right {
@@ -184,17 +184,18 @@ impl Vfs {
     /// each time it is not in the cache.
     fn verify(&self, inode: u64, place: &Place, pin: &pins::Share<'_>) -> Result<Ready> {
         let bytes = place.chunks.array.chunk_bytes();
+        let id = self.block_id(inode, place, pin.version.as_ref());
         let by_kernel = self.cache.files().zip(bytes).is_some_and(|(files, bytes)| files.takes(bytes));
         if !pin.bound || by_kernel {
             let block = self.block(inode, place, pin.version.clone())?;
-            return Ok(match self.cache.hold(inode, &block) {
+            return Ok(match self.cache.hold(id, &block) {
                 Some(hold) => Ready::Passed(hold),
-                None if bytes.is_some_and(|bytes| bytes <= WHOLE) => Ready::Made(block),
+                None if bytes.is_some_and(|bytes| bytes <= WHOLE) => Ready::Made(id, block),
                 None => Ready::Later,
             });
         }
         if let Some(version) = &pin.version
-            && !self.cache.contains(inode, Some(version))
+            && !self.cache.contains(id, Some(version))
         {
             self.probe(&place.key()?, version)?;
         }
@@ -232,7 +233,8 @@ impl Vfs {
     pub fn may_wait(&self, inode: u64) -> bool {
         match self.thing(inode) {
             Ok(Thing::Place(place)) if place.is_chunk() => {
-                place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.may_wait(inode, bytes))
+                let id = self.block_id(inode, &place, place.pin.as_ref().map(|meta| &meta.version));
+                place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.may_wait(id, bytes))
             }
             _ => false,
         }
@@ -245,10 +247,11 @@ impl Vfs {
     /// As [`Block::part`], and those of `take`: then the kernel may have a part of it.
     pub fn hand_over(&self, inode: u64, whole: &Whole, take: impl FnOnce(&[u8]) -> std::io::Result<()>) -> Result<bool> {
         let Some(alone) = self.pins.alone(inode) else { return Ok(false) };
-        let length = whole.0.length();
-        whole.0.part(0, length, take)??;
+        let Whole(id, block) = whole;
+        let length = block.length();
+        block.part(0, length, take)??;
         alone.settle();
-        self.cache.progress(inode, &whole.0, 0, length);
+        self.cache.progress(*id, block, 0, length);
         Ok(true)
     }
 
@@ -275,9 +278,10 @@ impl Vfs {
         match open {
             Open::Bytes(bytes) => Ok(reply(part(&bytes, offset, length))),
             Open::Chunk(inode, place, pin) => {
+                let id = self.block_id(inode, &place, pin.as_ref());
                 let block = self.block(inode, &place, pin)?;
                 let result = block.part(offset, length.into(), reply);
-                self.cache.progress(inode, &block, offset, length.into());
+                self.cache.progress(id, &block, offset, length.into());
                 result
             }
             Open::File(inode, file) if file.meta.seekable => {
@@ -306,6 +310,14 @@ impl Vfs {
         Ok(bytes)
     }
 
+    /// What names the block of a chunk that is shown as `inode`.
+    pub(super) fn block_id(&self, inode: u64, place: &Place, version: Option<&Version>) -> BlockId {
+        match (self.options.refresh.and(version), place.number()) {
+            (Some(version), Some(number)) => BlockId::of_version(number, digest(version)),
+            _ => inode.into(),
+        }
+    }
+
     /// The decoded block that a chunk file shows.
     pub(super) fn block(&self, inode: u64, place: &Place, pin: Option<Version>) -> Result<Arc<Block>> {
         self.block_of(inode, place, pin, None)
@@ -316,7 +328,8 @@ impl Vfs {
         let chunks: &Chunks = &place.chunks;
         let counters = &chunks.counters;
         let mut made = false;
-        let result = self.cache.get(inode, pin.as_ref(), chunks.array.chunk_bytes(), || {
+        let id = self.block_id(inode, place, pin.as_ref());
+        let result = self.cache.get(id, pin.as_ref(), chunks.array.chunk_bytes(), || {
             made = true;
             if pin.is_none() {
                 return chunk::fill(&chunks.array);
@@ -358,7 +371,7 @@ impl Vfs {
 
     /// The whole content of a file whose ranges cannot be read by themselves.
     fn whole(&self, inode: u64, file: &File) -> Result<Arc<Block>> {
-        self.cache.get(inode, Some(&file.meta.version), None, || {
+        self.cache.get(inode.into(), Some(&file.meta.version), None, || {
             let _share = self.budget.take(file.meta.size);
             let mut bytes = Vec::new();
             let pin = Some(&file.meta.version);

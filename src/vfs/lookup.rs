@@ -145,7 +145,7 @@ impl Vfs {
         let mut place = Place { chunks: chunks.clone(), path: path.into(), pin: None };
         if is_chunk && (self.options.refresh.is_some() || chunks.array.chunk_bytes().is_none()) {
             place.pin = self.chunk_meta(&place)?;
-        } else if let Some(inode) = chunks.places.pack(chunks.slot, &place.path) {
+        } else if let Some(inode) = place.number() {
             return self.describe(inode, &Thing::Place(place));
         }
         let tag = tag(versioned, || digest(&place.pin.as_ref().map(|meta| &meta.version)));
