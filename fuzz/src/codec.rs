@@ -3,6 +3,7 @@
 use super::input::Input;
 use chunkmount::codec::{Chain, Codec, Length, from_n5, from_numcodecs};
 use serde_json::json;
+use std::io::Read;
 use std::sync::LazyLock;
 
 /// The codecs in the spelling of numcodecs. Seeds name them by their place: only append.
@@ -59,11 +60,29 @@ pub fn target(data: &[u8]) {
     let chosen = input.below(CHAINS.len());
     let length = usize::from(input.short());
     let decoded = check(&CHAINS[chosen], input.0, length);
-    if let Some(decoded) = decoded
+    if let Some(decoded) = &decoded
         && CONFIGURATIONS.get(chosen) == Some(&r#"{"id": "lz4"}"#)
     {
         let other = lz4_flex::block::decompress(input.0.get(4..).unwrap_or_default(), length);
-        assert!(length == 0 || other.is_ok_and(|other| other == decoded), "lz4_flex decodes this otherwise");
+        assert!(length == 0 || other.is_ok_and(|other| other == *decoded), "lz4_flex decodes this otherwise");
+    }
+    if CONFIGURATIONS.get(chosen) == Some(&r#"{"id": "bz2"}"#) {
+        bzip2_by_the_library(input.0, length, decoded.as_deref());
+    }
+}
+
+/// The library decodes the same, and of a single stream with nothing behind it no more and no less.
+fn bzip2_by_the_library(encoded: &[u8], length: usize, decoded: Option<&[u8]>) {
+    if let Some(decoded) = decoded {
+        let mut other = vec![0; length];
+        let read = bzip2::read::MultiBzDecoder::new(encoded).read_exact(&mut other);
+        assert!(length == 0 || read.is_ok() && other == decoded, "the library decodes this otherwise");
+    }
+    let mut one = bzip2::read::BzDecoder::new(encoded);
+    let mut other = Vec::new();
+    let read = one.by_ref().take(1 << 20).read_to_end(&mut other);
+    if read.is_ok() && other.len() == length && one.total_in() == encoded.len() as u64 {
+        assert_eq!(decoded, Some(&other[..]), "the library decodes this");
     }
 }
 
