@@ -326,6 +326,11 @@ impl Cache {
         self.state.lock().blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version)
     }
 
+    /// Whether somebody is making the block.
+    pub fn is_being_made(&self, id: BlockId, version: Option<&Version>) -> bool {
+        self.state.lock().flights.contains_key(&(id, version.cloned()))
+    }
+
     /// Whether the block is in memory at any version. Does not count as a use.
     pub fn has(&self, id: BlockId) -> bool {
         self.state.lock().blocks.contains(&id)

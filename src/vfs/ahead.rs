@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// Readers of one array that are told apart.
 const STREAMS: usize = 16;
 
+/// How far out of order those may come who go through the chunks together, each taking the next one.
+const ABREAST: usize = 16;
+
 /// Most chunks read ahead of one reader.
 const DEPTH: usize = 64;
 
@@ -40,10 +43,13 @@ enum Order {
     Step(Vec<i64>),
 }
 
-/// One reader.
+/// One reader, or several who share the chunks among them: those come nearly in order.
 #[derive(Debug)]
 struct Stream {
+    /// The furthest chunk that was opened.
     last: Vec<u64>,
+    /// Chunks before it that were not, the latest of them.
+    skipped: VecDeque<Vec<u64>>,
     /// The difference of indices that led to `last`.
     step: Option<Vec<i64>>,
     order: Option<Order>,
@@ -62,48 +68,95 @@ pub struct Streams {
 impl Streams {
     /// Takes note that `index` was opened, and tells the chunks to read ahead, at most `depth` of them.
     fn opened(&mut self, grid: &[u64], index: &[u64], depth: usize) -> Vec<Vec<u64>> {
-        let found = self.streams.iter().position(|stream| stream.last == index || stream.follows(grid, index).is_some());
-        let Some(mut stream) = found.and_then(|at| self.streams.remove(at)) else {
+        if let Some(mut stream) = self.take(|stream| stream.has_met(index).then_some(())).map(|(stream, ())| stream) {
+            stream.skipped.retain(|skipped| skipped != index);
+            self.streams.push_front(stream);
+            return Vec::new();
+        }
+        let reached = self.take(|stream| stream.follows(grid, index)).or_else(|| self.take(|stream| stream.passes(grid, index)));
+        let Some((mut stream, (order, skipped))) = reached else {
             let step = self.streams.front().and_then(|before| difference(&before.last, index));
-            self.streams.push_front(Stream { last: index.to_vec(), step, order: None, run: 0, frontier: None });
+            let (last, skipped) = (index.to_vec(), VecDeque::new());
+            self.streams.push_front(Stream { last, skipped, step, order: None, run: 0, frontier: None });
             self.streams.truncate(STREAMS);
             return Vec::new();
         };
-        let mut wanted = Vec::new();
-        if stream.last != index {
-            let order = stream.follows(grid, index);
-            if order != stream.order {
-                (stream.run, stream.frontier) = (0, None);
-            }
-            stream.step = difference(&stream.last, index);
-            stream.run = stream.run.saturating_add(1);
-            stream.last = index.to_vec();
-            // Where much can be fetched at once each step costs a wait for the network, so there are few.
-            let growth = if depth > 16 { 4usize } else { 2 };
-            let depth = depth.min(growth.saturating_pow(stream.run.min(16)));
-            let (mut at, mut count) = match stream.frontier.take() {
-                Some((at, count)) if count > 1 => (at, count - 1),
-                _ => (index.to_vec(), 0),
-            };
-            while count < depth
-                && let Some(next) = order.as_ref().and_then(|order| order.next(grid, &at))
-            {
-                wanted.push(next.clone());
-                (at, count) = (next, count + 1);
-            }
-            (stream.frontier, stream.order) = (Some((at, count)), order);
-        }
+        let wanted = stream.go_on(grid, index, depth, order, skipped);
         self.streams.push_front(stream);
         wanted
+    }
+
+    /// Takes out the latest reader of whom `tell` tells something.
+    fn take<T>(&mut self, tell: impl Fn(&Stream) -> Option<T>) -> Option<(Stream, T)> {
+        let (at, told) = self.streams.iter().enumerate().find_map(|(at, stream)| Some((at, tell(stream)?)))?;
+        Some((self.streams.remove(at)?, told))
     }
 }
 
 impl Stream {
-    /// The order in which `index` comes next; the known one first.
-    fn follows(&self, grid: &[u64], index: &[u64]) -> Option<Order> {
+    /// Whether `index` was the last, or was passed by.
+    fn has_met(&self, index: &[u64]) -> bool {
+        self.last == index || self.skipped.iter().any(|skipped| skipped == index)
+    }
+
+    /// The order in which `index` comes next; the known one first. None are skipped.
+    fn follows(&self, grid: &[u64], index: &[u64]) -> Option<(Order, Vec<Vec<u64>>)> {
         let step = self.step.clone().map(Order::Step);
-        let orders = self.order.iter().cloned().chain([Order::Grid, Order::Text]).chain(step);
-        orders.into_iter().find(|order| order.next(grid, &self.last).as_deref() == Some(index))
+        let mut orders = self.order.iter().cloned().chain([Order::Grid, Order::Text]).chain(step);
+        let order = orders.find(|order| order.next(grid, &self.last).as_deref() == Some(index))?;
+        Some((order, Vec::new()))
+    }
+
+    /// The known order, if `index` comes soon by it, and the chunks before that.
+    fn passes(&self, grid: &[u64], index: &[u64]) -> Option<(Order, Vec<Vec<u64>>)> {
+        let order = self.order.as_ref()?;
+        let mut skipped = Vec::new();
+        let mut at = self.last.clone();
+        for _ in 0..ABREAST {
+            at = order.next(grid, &at)?;
+            if at == index {
+                return Some((order.clone(), skipped));
+            }
+            skipped.push(at.clone());
+        }
+        None
+    }
+
+    /// Goes on to `index`, and tells the chunks to read ahead.
+    fn go_on(&mut self, grid: &[u64], index: &[u64], depth: usize, order: Order, skipped: Vec<Vec<u64>>) -> Vec<Vec<u64>> {
+        if self.order.as_ref() != Some(&order) {
+            (self.run, self.frontier) = (0, None);
+        }
+        let step = difference(&self.last, index);
+        self.run = self.run.saturating_add(1);
+        self.last = index.to_vec();
+        let steps = skipped.len() + 1;
+        self.skipped.extend(skipped);
+        if self.skipped.len() > ABREAST {
+            // They do not come at all: it is one reader, who has another order by now.
+            (self.run, self.frontier, self.order, self.step) = (0, None, None, step);
+            self.skipped.clear();
+            return Vec::new();
+        }
+        if steps == 1 {
+            self.step = step;
+        }
+        // Where much can be fetched at once each step costs a wait for the network, so there are few.
+        let growth = if depth > 16 { 4usize } else { 2 };
+        let depth = depth.min(growth.saturating_pow(self.run.min(16)));
+        let (mut at, mut count) = match self.frontier.take() {
+            Some((at, count)) if count > steps => (at, count - steps),
+            _ => (index.to_vec(), 0),
+        };
+        let mut wanted = Vec::new();
+        while count < depth
+            && let Some(next) = order.next(grid, &at)
+        {
+            wanted.push(next.clone());
+            (at, count) = (next, count + 1);
+        }
+        (self.frontier, self.order) = (Some((at, count)), Some(order));
+        wanted
     }
 }
 
@@ -213,7 +266,8 @@ impl Vfs {
         let version = part.meta.version.clone();
         let id = self.block_id(inode, place, Some(&version));
         let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(id, bytes));
-        if crowded || self.cache.contains(id, Some(&version)) {
+        // Who waited here for another who makes it would read nothing ahead meanwhile.
+        if crowded || self.cache.contains(id, Some(&version)) || self.cache.is_being_made(id, Some(&version)) {
             return;
         }
         if self.block_of(inode, place, Some(version), Some(part)).is_ok() {
@@ -289,6 +343,21 @@ mod tests {
         // By text, and along the first axis.
         assert_eq!(walk(&[1, 30], &[&[0, 1], &[0, 10], &[0, 11]])[..2], [[0, 11], [0, 12]]);
         assert_eq!(walk(&[9, 9], &[&[0, 5], &[1, 5], &[2, 5]]), [[3, 5], [4, 5]]);
+    }
+
+    #[test]
+    fn those_who_share_the_chunks_are_one_reader() {
+        // Each takes the next chunk, but they do not come in just that order.
+        let indices = [0u64, 1, 2, 4, 3, 6, 5, 9, 8, 7, 10, 11].map(|n| [n]);
+        let indices: Vec<&[u64]> = indices.iter().map(|index| &index[..]).collect();
+        let wanted: Vec<u64> = walk(&[50], &indices).concat();
+        assert_eq!(wanted, (2..=15).collect::<Vec<_>>());
+        // Too far on is another one, and who leaves out every second is soon recognised.
+        assert!(walk(&[100], &[&[0], &[1], &[2], &[60]]).concat().iter().all(|n| *n < 7));
+        let indices: Vec<[u64; 1]> = [0, 1].into_iter().chain((3..61).step_by(2)).map(|n| [n]).collect();
+        let indices: Vec<&[u64]> = indices.iter().map(|index| &index[..]).collect();
+        let wanted = walk(&[100], &indices).concat();
+        assert!(wanted.iter().filter(|n| **n > 45).all(|n| n % 2 == 1) && wanted.contains(&67), "{wanted:?}");
     }
 
     #[test]
