@@ -326,9 +326,11 @@ impl Cache {
         self.state.lock().blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version)
     }
 
-    /// Whether somebody is making the block.
-    pub fn is_being_made(&self, id: BlockId, version: Option<&Version>) -> bool {
-        self.state.lock().flights.contains_key(&(id, version.cloned()))
+    /// Whether the block is in memory, or somebody is making it. Does not count as a use.
+    pub fn is_under_way(&self, id: BlockId, version: Option<&Version>) -> bool {
+        let state = self.state.lock();
+        let is_there = state.blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version);
+        is_there || state.flights.contains_key(&(id, version.cloned()))
     }
 
     /// Whether the block is in memory at any version. Does not count as a use.

@@ -6,8 +6,8 @@
 //!
 //! Bytes that follow a stream are treated as numcodecs treats them, so that a padded object is read and nothing is read that
 //! others refuse: after zlib and a Blosc frame anything is ignored; gzip, bzip2 and LZMA go on with further streams, whose
-//! results are appended; after the last of them gzip allows zeros, bzip2 and LZMA anything once the result has its full
-//! length; zstd goes on with further frames, LZ4 ends with its block, and after them anything else is an error.
+//! results are appended; after the last of them gzip allows zeros, bzip2 and LZMA anything that begins no other, once the result has
+//! its full length; zstd goes on with further frames, LZ4 ends with its block, and after them anything else is an error.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 

@@ -1,7 +1,7 @@
 //! bzip2, of one or more streams, by a decoder of our own.
 //!
 //! The format has no specification but its first program; [Joe Tsai's](https://github.com/dsnet/compress/blob/master/doc/bzip2-format.pdf)
-//! describes it. A stream is a header, blocks of up to 900,000 bytes with a checksum each, and a checksum of them all. A block is
+//! describes it. A stream is a header, blocks with a checksum each, of up to 900,000 bytes before their runs are undone, and a checksum of them all. A block is
 //! undone in four steps, of which each is a module: [`bits`] and [`symbols`] (prefix codes, runs, and a list in which what comes is
 //! moved to the front), [`rotation`] (Burrows and Wheeler's), and [`runs`].
 
@@ -56,7 +56,7 @@ fn stream<'a>(encoded: &'a [u8], out: &mut Vec<u8>, length: Length) -> Result<&'
             out.truncate(before);
             return by_library(encoded, out, length);
         }
-        // Five symbols at least make four bytes, so more of them make more bytes than are allowed.
+        // Five bytes of a block make at least four of the result, so more of them make more than are allowed.
         let room = length.bound().saturating_sub(out.len()).saturating_add(4);
         let within = room.saturating_add(room.div_ceil(4));
         let first = bits.take(24)?;
@@ -78,7 +78,11 @@ fn stream<'a>(encoded: &'a [u8], out: &mut Vec<u8>, length: Length) -> Result<&'
 /// The error of a result that is longer than `length` allows; `out` shows it, too, as [`streams`] demands.
 #[cold]
 fn longer(out: &mut Vec<u8>, length: Length) -> Error {
-    out.resize(length.bound().saturating_add(1), 0);
+    let more = length.bound().saturating_add(1).saturating_sub(out.len());
+    if out.try_reserve_exact(more).is_err() {
+        return Error::too_big("bzip2: no memory for the result");
+    }
+    out.resize(out.len().saturating_add(more), 0);
     length.longer("bzip2")
 }
 

@@ -44,13 +44,19 @@ enum Order {
 }
 
 /// One reader, or several who share the chunks among them: those come nearly in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stream {
     /// The furthest chunk that was opened.
     last: Vec<u64>,
-    /// Chunks before it that were not, the latest of them.
-    skipped: VecDeque<Vec<u64>>,
+    /// How many steps of the order that is.
+    at: u64,
+    /// Chunks at most [`ABREAST`] before it that were not opened yet, with their steps.
+    skipped: VecDeque<(u64, Vec<u64>)>,
+    /// How many in a row never were.
+    missed: usize,
     /// The difference of indices that led to `last`.
+    moved: Option<Vec<i64>>,
+    /// The same of the last one that was the very next, from which an order is guessed.
     step: Option<Vec<i64>>,
     order: Option<Order>,
     /// How often the order told the next chunk.
@@ -69,15 +75,15 @@ impl Streams {
     /// Takes note that `index` was opened, and tells the chunks to read ahead, at most `depth` of them.
     fn opened(&mut self, grid: &[u64], index: &[u64], depth: usize) -> Vec<Vec<u64>> {
         if let Some(mut stream) = self.take(|stream| stream.has_met(index).then_some(())).map(|(stream, ())| stream) {
-            stream.skipped.retain(|skipped| skipped != index);
+            stream.skipped.retain(|(_, skipped)| skipped != index);
+            stream.missed = 0;
             self.streams.push_front(stream);
             return Vec::new();
         }
         let reached = self.take(|stream| stream.follows(grid, index)).or_else(|| self.take(|stream| stream.passes(grid, index)));
         let Some((mut stream, (order, skipped))) = reached else {
             let step = self.streams.front().and_then(|before| difference(&before.last, index));
-            let (last, skipped) = (index.to_vec(), VecDeque::new());
-            self.streams.push_front(Stream { last, skipped, step, order: None, run: 0, frontier: None });
+            self.streams.push_front(Stream { last: index.to_vec(), step, ..Stream::default() });
             self.streams.truncate(STREAMS);
             return Vec::new();
         };
@@ -96,7 +102,7 @@ impl Streams {
 impl Stream {
     /// Whether `index` was the last, or was passed by.
     fn has_met(&self, index: &[u64]) -> bool {
-        self.last == index || self.skipped.iter().any(|skipped| skipped == index)
+        self.last == index || self.skipped.iter().any(|(_, skipped)| skipped == index)
     }
 
     /// The order in which `index` comes next; the known one first. None are skipped.
@@ -127,28 +133,35 @@ impl Stream {
         if self.order.as_ref() != Some(&order) {
             (self.run, self.frontier) = (0, None);
         }
-        let step = difference(&self.last, index);
+        let moved = difference(&self.last, index);
+        let is_even = moved == self.moved;
+        self.moved.clone_from(&moved);
         self.run = self.run.saturating_add(1);
         self.last = index.to_vec();
         let steps = skipped.len() + 1;
-        self.skipped.extend(skipped);
-        if self.skipped.len() > ABREAST {
-            // They do not come at all: it is one reader, who has another order by now.
-            (self.run, self.frontier, self.order, self.step) = (0, None, None, step);
-            self.skipped.clear();
-            return Vec::new();
+        self.skipped.extend((self.at + 1..).zip(skipped.iter().cloned()));
+        self.at += steps as u64;
+        while self.skipped.front().is_some_and(|(at, _)| at + (ABREAST as u64) < self.at) {
+            self.skipped.pop_front();
+            self.missed = self.missed.saturating_add(1);
         }
         if steps == 1 {
-            self.step = step;
+            self.step = moved;
+        } else if is_even && self.missed > ABREAST / 2 {
+            // One reader, who leaves out the same each time by now: that is another order.
+            *self = Self { last: std::mem::take(&mut self.last), step: moved, ..Self::default() };
+            return Vec::new();
         }
         // Where much can be fetched at once each step costs a wait for the network, so there are few.
         let growth = if depth > 16 { 4usize } else { 2 };
         let depth = depth.min(growth.saturating_pow(self.run.min(16)));
+        let asked = self.frontier.as_ref().map_or(0, |(_, count)| *count);
         let (mut at, mut count) = match self.frontier.take() {
             Some((at, count)) if count > steps => (at, count - steps),
             _ => (index.to_vec(), 0),
         };
-        let mut wanted = Vec::new();
+        // What was passed by, beyond what has been asked for, will be opened soon.
+        let mut wanted: Vec<Vec<u64>> = skipped.into_iter().skip(asked).collect();
         while count < depth
             && let Some(next) = order.next(grid, &at)
         {
@@ -267,7 +280,7 @@ impl Vfs {
         let id = self.block_id(inode, place, Some(&version));
         let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(id, bytes));
         // Who waited here for another who makes it would read nothing ahead meanwhile.
-        if crowded || self.cache.contains(id, Some(&version)) || self.cache.is_being_made(id, Some(&version)) {
+        if crowded || self.cache.is_under_way(id, Some(&version)) {
             return;
         }
         if self.block_of(inode, place, Some(version), Some(part)).is_ok() {
@@ -352,6 +365,15 @@ mod tests {
         let indices: Vec<&[u64]> = indices.iter().map(|index| &index[..]).collect();
         let wanted: Vec<u64> = walk(&[50], &indices).concat();
         assert_eq!(wanted, (2..=15).collect::<Vec<_>>());
+        // Who comes early leaves nothing out, nor do chunks that are not there.
+        let all_but = |early: u64, absent: fn(u64) -> bool| {
+            let order = (0..early / 2).chain([early]).chain(early / 2..early).chain(early + 1..200);
+            let indices: Vec<[u64; 1]> = order.filter(|n| !absent(*n)).map(|n| [n]).collect();
+            let indices: Vec<&[u64]> = indices.iter().map(|index| &index[..]).collect();
+            let wanted = walk(&[200], &indices).concat();
+            (2..200).all(|n| n == early || absent(n) || wanted.contains(&n)) && wanted.len() < 220
+        };
+        assert!(all_but(14, |_| false) && all_but(30, |_| false) && all_but(14, |n| n % 5 == 3));
         // Too far on is another one, and who leaves out every second is soon recognised.
         assert!(walk(&[100], &[&[0], &[1], &[2], &[60]]).concat().iter().all(|n| *n < 7));
         let indices: Vec<[u64; 1]> = [0, 1].into_iter().chain((3..61).step_by(2)).map(|n| [n]).collect();

@@ -312,10 +312,8 @@ impl Vfs {
 
     /// What names the block of a chunk that is shown as `inode`.
     pub(super) fn block_id(&self, inode: u64, place: &Place, version: Option<&Version>) -> BlockId {
-        match (self.options.refresh.and(version), place.number()) {
-            (Some(version), Some(number)) => BlockId::of_version(number, digest(version)),
-            _ => inode.into(),
-        }
+        let Some(version) = self.options.refresh.and(version) else { return inode.into() };
+        place.number().map_or_else(|| inode.into(), |number| BlockId::of_version(number, digest(version)))
     }
 
     /// The decoded block that a chunk file shows.

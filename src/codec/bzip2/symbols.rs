@@ -20,7 +20,7 @@ const QUICK: u32 = 10;
 /// The content of a block, before its rotation is undone.
 #[derive(Default)]
 pub struct Symbols {
-    /// A byte in the lowest eight bits of each, zeros above.
+    /// A byte in the lowest eight bits of each; zeros above, until [`super::rotation`] makes a table of them.
     pub bytes: Vec<u32>,
     /// How often each byte occurs.
     pub counts: Counts,
@@ -46,8 +46,8 @@ struct Code {
 }
 
 impl Code {
-    /// The code in which symbols have these `lengths`, 1 to 20. It decodes nothing where they are too short for a code; one that is not
-    /// used may be anything.
+    /// The code in which symbols have these `lengths`, 1 to 20. Where they are too short for a code, the last symbols have none, as with
+    /// the first decoder of the format; there are writers that count on it.
     #[expect(clippy::arithmetic_side_effects, reason = "codes of 20 bits, numbers of symbols")]
     fn new(lengths: &[u8]) -> Self {
         let mut code = Self { quick: [0; 1 << QUICK], ends: [(0, 0); LONGEST as usize + 1], order: [0; SYMBOLS] };
@@ -58,9 +58,7 @@ impl Code {
             let begin = next;
             for (symbol, _) in (0u16..).zip(lengths).filter(|(_, l)| u32::from(**l) == length) {
                 if next + unit > 1 << LONGEST {
-                    code.ends = [(0, 0); LONGEST as usize + 1];
-                    code.quick = [0; 1 << QUICK];
-                    return code;
+                    break;
                 }
                 if let Some(slot) = usize::try_from(placed).ok().and_then(|at| code.order.get_mut(at)) {
                     *slot = symbol;
@@ -161,7 +159,7 @@ impl Symbols {
                     // A number with the digits 1 and 2, the lowest first.
                     run = run.saturating_add(weight << symbol);
                     weight = weight.saturating_mul(2);
-                    if run > most {
+                    if run > most.saturating_sub(self.bytes.len()) {
                         return Ok(false);
                     }
                     continue;
