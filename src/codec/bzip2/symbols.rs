@@ -47,7 +47,7 @@ struct Code {
 
 impl Code {
     /// The code in which symbols have these `lengths`, 1 to 20. Where they are too short for a code, the last symbols have none, as with
-    /// the first decoder of the format; there are writers that count on it.
+    /// the first decoder of the format.
     #[expect(clippy::arithmetic_side_effects, reason = "codes of 20 bits, numbers of symbols")]
     fn new(lengths: &[u8]) -> Self {
         let mut code = Self { quick: [0; 1 << QUICK], ends: [(0, 0); LONGEST as usize + 1], order: [0; SYMBOLS] };
