@@ -161,8 +161,9 @@ impl Stream {
             _ => (index.to_vec(), 0),
         };
         // What was passed by, beyond what has been asked for, will be opened soon.
-        let mut wanted: Vec<Vec<u64>> = skipped.into_iter().skip(asked).collect();
+        let mut wanted: Vec<Vec<u64>> = skipped.into_iter().skip(asked).take(depth).collect();
         while count < depth
+            && wanted.len() < depth
             && let Some(next) = order.next(grid, &at)
         {
             wanted.push(next.clone());
@@ -373,7 +374,11 @@ mod tests {
             let wanted = walk(&[200], &indices).concat();
             (2..200).all(|n| n == early || absent(n) || wanted.contains(&n)) && wanted.len() < 220
         };
-        assert!(all_but(14, |_| false) && all_but(30, |_| false) && all_but(14, |n| n % 5 == 3));
+        assert!(all_but(14, |_| false) && all_but(14, |n| n % 5 == 3));
+        // No more at a time than are wanted at most.
+        let mut streams = Streams::default();
+        (0..4).for_each(|n| drop(streams.opened(&[50], &[n], 2)));
+        assert_eq!(streams.opened(&[50], &[16], 2), [[6], [7]]);
         // Too far on is another one, and who leaves out every second is soon recognised.
         assert!(walk(&[100], &[&[0], &[1], &[2], &[60]]).concat().iter().all(|n| *n < 7));
         let indices: Vec<[u64; 1]> = [0, 1].into_iter().chain((3..61).step_by(2)).map(|n| [n]).collect();
