@@ -3,12 +3,12 @@
 //! The format has no specification but its first program; [Joe Tsai's](https://github.com/dsnet/compress/blob/master/doc/bzip2-format.pdf)
 //! describes it. A stream is a header, blocks with a checksum each, of up to 900,000 bytes before their runs are undone, and a checksum of them all. A block is
 //! undone in four steps, of which each is a module: [`bits`] and [`symbols`] (prefix codes, runs, and a list in which what comes is
-//! moved to the front), [`rotation`] (Burrows and Wheeler's), and [`runs`].
+//! moved to the front), [`bwt`] (the transform of Burrows and Wheeler), and [`runs`].
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 mod bits;
-mod rotation;
+mod bwt;
 mod runs;
 mod symbols;
 
@@ -65,7 +65,7 @@ fn stream<'a>(encoded: &'a [u8], out: &mut Vec<u8>, length: Length) -> Result<&'
         }
         let start = out.len();
         let mut runs = Runs::default();
-        rotation::undo(&mut symbols, first, |piece| runs.expand(piece, out, length))?;
+        bwt::undo(&mut symbols, first, |piece| runs.expand(piece, out, length))?;
         runs.end()?;
         let found = checksum(out.get(start..).unwrap_or_default());
         if found != sum {

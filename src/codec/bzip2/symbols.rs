@@ -20,7 +20,7 @@ const QUICK: u32 = 10;
 /// The content of a block, before its rotation is undone.
 #[derive(Default)]
 pub struct Symbols {
-    /// A byte in the lowest eight bits of each; zeros above, until [`super::rotation`] makes a table of them.
+    /// A byte in the lowest eight bits of each; zeros above, until [`super::bwt`] makes a table of them.
     pub bytes: Vec<u32>,
     /// How often each byte occurs.
     pub counts: Counts,
@@ -40,7 +40,7 @@ struct Code {
     /// By the next [`QUICK`] bits: symbol and length, the length in the lowest five bits; 0 for longer codes and what is none.
     quick: [u16; 1 << QUICK],
     /// By length: the first code after those of this length, in [`LONGEST`] bits, and what to add to a code for its place in `order`.
-    ends: [(u32, u32); LONGEST as usize + 1],
+    limits: [(u32, u32); LONGEST as usize + 1],
     /// Symbols in the order of their codes.
     order: [u16; SYMBOLS],
 }
@@ -50,9 +50,9 @@ impl Code {
     /// the first decoder of the format.
     #[expect(clippy::arithmetic_side_effects, reason = "codes of 20 bits, numbers of symbols")]
     fn new(lengths: &[u8]) -> Self {
-        let mut code = Self { quick: [0; 1 << QUICK], ends: [(0, 0); LONGEST as usize + 1], order: [0; SYMBOLS] };
+        let mut code = Self { quick: [0; 1 << QUICK], limits: [(0, 0); LONGEST as usize + 1], order: [0; SYMBOLS] };
         let (mut next, mut placed) = (0u32, 0u32);
-        for (length, end) in (0u32..).zip(&mut code.ends).skip(1) {
+        for (length, limit) in (0u32..).zip(&mut code.limits).skip(1) {
             let unit = 1 << (LONGEST - length);
             let first = placed;
             let begin = next;
@@ -73,7 +73,7 @@ impl Code {
                 placed += 1;
             }
             // Added to `code >> (LONGEST - length)`; wraps where the first code is beyond the first place.
-            *end = (next, first.wrapping_sub(begin >> (LONGEST - length)));
+            *limit = (next, first.wrapping_sub(begin >> (LONGEST - length)));
         }
         code
     }
@@ -91,14 +91,14 @@ impl Code {
     #[expect(clippy::arithmetic_side_effects, reason = "lengths of at most 20 bits")]
     fn long(&self, bits: u64) -> Option<(u16, u32)> {
         let word = u32::try_from(bits.wrapping_shr(64 - LONGEST)).ok()?;
-        let (length, (_, add)) = (0u32..).zip(&self.ends).find(|(_, (end, _))| word < *end)?;
+        let (length, (_, add)) = (0u32..).zip(&self.limits).find(|(_, (limit, _))| word < *limit)?;
         let place = (word >> (LONGEST - length)).wrapping_add(*add);
         Some((*self.order.get(usize::try_from(place).ok()?)?, length))
     }
 }
 
 /// Bytes in the order in which they came last.
-struct Recent([u8; 256]);
+struct MoveToFront([u8; 256]);
 
 /// The first so many bytes of 16, and one more.
 const FIRST: [u128; 16] = first();
@@ -114,7 +114,7 @@ const fn first() -> [u128; 16] {
     masks
 }
 
-impl Recent {
+impl MoveToFront {
     fn first(&self) -> u8 {
         self.0[0]
     }
@@ -147,7 +147,7 @@ impl Symbols {
         let (used, count) = used(bits)?;
         let end = count.saturating_add(1);
         let (selectors, codes) = codes(bits, usize::from(end).saturating_add(1))?;
-        let mut recent = Recent(used);
+        let mut list = MoveToFront(used);
         let (mut run, mut weight) = (0usize, 1usize);
         for selector in selectors {
             let Some(code) = codes.get(usize::from(selector)) else { return Err(corrupt("a selector of no code")) };
@@ -165,13 +165,13 @@ impl Symbols {
                     continue;
                 }
                 if run > 0 {
-                    self.push(recent.first(), run);
+                    self.push(list.first(), run);
                     (run, weight) = (0, 1);
                 }
                 if symbol == end {
                     return Ok(self.bytes.len() <= most);
                 }
-                let byte = recent.take(u8::try_from(symbol.wrapping_sub(1)).unwrap_or(u8::MAX));
+                let byte = list.take(u8::try_from(symbol.wrapping_sub(1)).unwrap_or(u8::MAX));
                 self.push(byte, 1);
                 if self.bytes.len() > most {
                     return Ok(false);

@@ -1,4 +1,4 @@
-//! Burrows and Wheeler's transform, undone.
+//! The transform of Burrows and Wheeler (BWT), undone.
 //!
 //! Each place leads to the next one, anywhere in a table of some MiB, so that a processor that goes from one to the next waits for its
 //! memory at each byte. But it can wait for many at a time: the way is begun at many places, each until it comes to where another one
