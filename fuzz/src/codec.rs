@@ -100,5 +100,11 @@ pub fn check(chain: &Chain, encoded: &[u8], length: usize) -> Option<Vec<u8>> {
             assert_eq!(*exact, most, "the result depends on what is expected");
         }
     }
+    // Two at once: what is found is the same, beside itself and beside a part of itself.
+    for other in [encoded, encoded.get(..encoded.len() / 2).unwrap_or_default()] {
+        for undone in chain.undo_two([encoded, other], [length; 2]).into_iter().take(1).flatten() {
+            assert_eq!(chain.finish(undone, Length::Exact(length)).ok(), exact, "two at once are decoded otherwise");
+        }
+    }
     exact
 }

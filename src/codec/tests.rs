@@ -12,6 +12,41 @@ pub(super) struct Case {
     pub(super) decoded: Vec<u8>,
 }
 
+/// Numbers that are the same each time.
+pub(super) fn numbers(mut seed: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    }
+}
+
+/// Contents of many kinds: noise of few and many values, runs of all lengths, repetitions.
+pub(super) fn contents() -> Vec<Vec<u8>> {
+    let mut next = numbers(7);
+    let mut all = vec![vec![], vec![7], vec![0; 3], vec![0; 4], vec![5; 5], vec![9; 259], vec![9; 260], vec![1; 300_000]];
+    for values in [1u64, 2, 3, 17, 256] {
+        for length in [2, 50, 2047, 2048, 2049, 250_003] {
+            all.push((0..length).map(|_| next(values) as u8).collect());
+        }
+    }
+    for most in [3, 9, 300, 70_000] {
+        let mut runs = Vec::new();
+        while runs.len() < 200_000 {
+            let byte = next(4) as u8;
+            runs.resize(runs.len() + next(most) as usize, byte);
+        }
+        all.push(runs);
+    }
+    for period in [2, 3, 100, 2048, 30_000] {
+        let unit: Vec<u8> = (0..period).map(|_| next(200) as u8).collect();
+        all.push(unit.iter().copied().cycle().take(period * 7).collect());
+        all.push(unit.iter().copied().cycle().take(period * 7 + 1).collect());
+    }
+    // More than the longest block of bzip2.
+    all.push((0..1_000_003).map(|at| (next(3) + at / 5000) as u8).collect());
+    all
+}
+
 /// The generators of `scripts/fixtures-codecs.py`.
 pub(super) fn data(name: &str, length: usize) -> Vec<u8> {
     match name {
@@ -398,4 +433,64 @@ fn filters_that_widen_without_end() {
             chain.decode(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0], Length::Exact(8)).unwrap_err();
         assert_eq!(error.kind(), crate::error::Kind::TooBig, "{count}: {error}");
     }
+}
+
+/// Two blocks at once are what each of them is by itself; what has to be looked at by itself is left.
+#[test]
+fn two_at_once_are_as_each_alone() {
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    use std::io::Write;
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zlib = |bytes: &[u8]| {
+        let mut encoder = ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let named = |bytes: &[u8]| {
+        let builder = flate2::GzBuilder::new().filename("name").comment("text").extra(vec![1, 2, 3]);
+        let mut encoder = builder.write(Vec::new(), flate2::Compression::new(1));
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let (ramp, mixed) = (data("ramp", 70_000), data("mixed", 40_000));
+    let shuffled = |bytes: &[u8]| (0..2).flat_map(|at| bytes.iter().skip(at).step_by(2).copied()).collect::<Vec<u8>>();
+    let chain = |outermost: Codec| Chain::new(vec![Codec::Shuffle(2), outermost]).unwrap();
+    let check = |outermost: Codec, encoded: [Vec<u8>; 2], is_undone: [bool; 2]| {
+        let chain = chain(outermost);
+        let undone = chain.undo_two([&encoded[0], &encoded[1]], [ramp.len(), mixed.len()]);
+        for (((undone, encoded), is_undone), bytes) in undone.into_iter().zip(encoded).zip(is_undone).zip([&ramp, &mixed]) {
+            assert_eq!(undone.is_some(), is_undone);
+            if let Some(undone) = undone {
+                assert!(chain.finish(undone, Length::Exact(bytes.len())).unwrap() == *bytes);
+                assert!(chain.decode(&encoded, Length::Exact(bytes.len())).unwrap() == *bytes);
+            }
+        }
+    };
+    let (a, b) = (shuffled(&ramp), shuffled(&mixed));
+    check(Codec::Gzip, [gzip(&a), named(&b)], [true; 2]);
+    check(Codec::Zlib, [zlib(&a), zlib(&b)], [true; 2]);
+    check(Codec::GzipOrZlib, [gzip(&a), zlib(&b)], [true; 2]);
+    // Zeros after gzip are padding, and anything after zlib.
+    check(Codec::Gzip, [[gzip(&a), vec![0; 5]].concat(), [gzip(&b), vec![0, 1]].concat()], [true, false]);
+    check(Codec::Zlib, [[zlib(&a), vec![1; 5]].concat(), zlib(&b)], [true; 2]);
+    // Several members, and none at the end.
+    check(Codec::Gzip, [[gzip(&a[..300]), gzip(&a[300..])].concat(), gzip(&b)], [false, true]);
+    check(Codec::Gzip, [[gzip(&a), gzip(&[])].concat(), gzip(&b)], [false, true]);
+    // Other checksums, another length, another format; the other one is as it was.
+    let changed = |mut bytes: Vec<u8>, from_end: usize| {
+        let at = bytes.len() - from_end;
+        bytes[at] ^= 1;
+        bytes
+    };
+    check(Codec::Gzip, [changed(gzip(&a), 8), gzip(&b)], [false, true]);
+    check(Codec::Gzip, [gzip(&a), changed(gzip(&b), 1)], [true, false]);
+    check(Codec::Zlib, [changed(zlib(&a), 1), zlib(&b)], [false, true]);
+    check(Codec::Zlib, [zlib(&a[1..]), zlib(&b)], [false, true]);
+    check(Codec::Gzip, [zlib(&a), gzip(&b)], [false; 2]);
+    check(Codec::Zstd, [gzip(&a), gzip(&b)], [false; 2]);
+    assert!(chain(Codec::Gzip).finish(vec![0; 9], Length::Exact(10)).is_err());
 }

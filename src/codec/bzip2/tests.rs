@@ -8,6 +8,7 @@
 )]
 
 use super::*;
+use crate::codec::tests::{contents, numbers};
 use ::bzip2::{Compression, read::BzEncoder};
 use std::io::Read;
 
@@ -15,41 +16,6 @@ fn encoded(bytes: &[u8], level: u32) -> Vec<u8> {
     let mut encoded = Vec::new();
     BzEncoder::new(bytes, Compression::new(level)).read_to_end(&mut encoded).unwrap();
     encoded
-}
-
-/// Numbers that are the same each time.
-fn numbers(mut seed: u64) -> impl FnMut(u64) -> u64 {
-    move |below| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    }
-}
-
-/// Contents of many kinds: noise of few and many values, runs of all lengths, repetitions.
-fn contents() -> Vec<Vec<u8>> {
-    let mut next = numbers(7);
-    let mut all = vec![vec![], vec![7], vec![0; 3], vec![0; 4], vec![5; 5], vec![9; 259], vec![9; 260], vec![1; 300_000]];
-    for values in [1u64, 2, 3, 17, 256] {
-        for length in [2, 50, 2047, 2048, 2049, 250_003] {
-            all.push((0..length).map(|_| next(values) as u8).collect());
-        }
-    }
-    for most in [3, 9, 300, 70_000] {
-        let mut runs = Vec::new();
-        while runs.len() < 200_000 {
-            let byte = next(4) as u8;
-            runs.resize(runs.len() + next(most) as usize, byte);
-        }
-        all.push(runs);
-    }
-    for period in [2, 3, 100, 2048, 30_000] {
-        let unit: Vec<u8> = (0..period).map(|_| next(200) as u8).collect();
-        all.push(unit.iter().copied().cycle().take(period * 7).collect());
-        all.push(unit.iter().copied().cycle().take(period * 7 + 1).collect());
-    }
-    // The longest block, and more.
-    all.push((0..1_000_003).map(|at| (next(3) + at / 5000) as u8).collect());
-    all
 }
 
 #[test]
