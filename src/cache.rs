@@ -160,6 +160,18 @@ struct State {
     flights: HashMap<(BlockId, Option<Version>), Arc<Flight>>,
 }
 
+impl State {
+    /// What making a block failed with within the last [`ERROR_TIME`].
+    fn recent_error(&mut self, key: &(BlockId, Option<Version>)) -> Option<Error> {
+        let (when, error) = self.errors.get(key)?;
+        if when.elapsed() < ERROR_TIME {
+            return Some(error.clone());
+        }
+        self.errors.pop(key);
+        None
+    }
+}
+
 /// See the module.
 pub struct Cache {
     state: Mutex<State>,
@@ -169,15 +181,37 @@ pub struct Cache {
     turns: Arc<Turns>,
 }
 
-/// Ends a flight also when making the block panics, so that nobody waits for ever.
-struct Landing<'a> {
+/// The right to make a block that nobody else makes meanwhile: who wants it waits for the result. Where there is none (making it
+/// panics), that is what they are told.
+pub struct Making<'a> {
     cache: &'a Cache,
     key: (BlockId, Option<Version>),
     flight: Arc<Flight>,
     result: Option<Result<Arc<Block>>>,
 }
 
-impl Drop for Landing<'_> {
+impl Making<'_> {
+    /// The block, of `bytes` where the number is known, from `make`. A large one may wait for its turn first.
+    ///
+    /// # Errors
+    /// What `make` returned.
+    pub fn make(mut self, bytes: Option<u64>, make: impl FnOnce() -> Result<Block>) -> Result<Arc<Block>> {
+        let Cache { turns, .. } = self.cache;
+        let (id, large) = (self.key.0, bytes.filter(|bytes| turns.is_large(*bytes)));
+        if let Some(bytes) = large {
+            turns.enter(id, bytes.saturating_add(OVERHEAD));
+        }
+        let begun = Instant::now();
+        let result = make().map(|block| Arc::new(self.cache.settle(block)));
+        if let Some(bytes) = large.filter(|_| result.is_ok()) {
+            turns.made(id, bytes, begun.elapsed());
+        }
+        self.result = Some(result.clone());
+        result
+    }
+}
+
+impl Drop for Making<'_> {
     fn drop(&mut self) {
         let result = self.result.take().unwrap_or_else(|| Err(Error::new(Kind::Bug, "the decoder panicked")));
         let mut state = self.cache.state.lock();
@@ -273,7 +307,6 @@ impl Cache {
         bytes: Option<u64>,
         make: impl FnOnce() -> Result<Block>,
     ) -> Result<Arc<Block>> {
-        let large = bytes.filter(|bytes| self.turns.is_large(*bytes));
         let key = (id, version.cloned());
         let flight = {
             let mut state = self.state.lock();
@@ -283,34 +316,18 @@ impl Cache {
                 self.counters.hits.fetch_add(1, Ordering::Relaxed);
                 return Ok(block.clone());
             }
-            if let Some((when, error)) = state.errors.get(&key) {
-                if when.elapsed() < ERROR_TIME {
-                    return Err(error.clone());
-                }
-                state.errors.pop(&key);
+            if let Some(error) = state.recent_error(&key) {
+                return Err(error);
             }
             match state.flights.get(&key) {
-                Some(flight) => Some(flight.clone()),
+                Some(flight) => flight.clone(),
                 None => {
-                    let flight = Arc::new(Flight { result: Mutex::new(None), done: Condvar::new() });
-                    state.flights.insert(key.clone(), flight.clone());
-                    self.counters.misses.fetch_add(1, Ordering::Relaxed);
+                    let making = self.depart(&mut state, key);
                     drop(state);
-                    if let Some(bytes) = large {
-                        self.turns.enter(id, bytes.saturating_add(OVERHEAD));
-                    }
-                    let mut landing = Landing { cache: self, key, flight, result: None };
-                    let begun = Instant::now();
-                    let result = make().map(|block| Arc::new(self.settle(block)));
-                    if let Some(bytes) = large.filter(|_| result.is_ok()) {
-                        self.turns.made(id, bytes, begun.elapsed());
-                    }
-                    landing.result = Some(result.clone());
-                    return result;
+                    return making.make(bytes, make);
                 }
             }
         };
-        let Some(flight) = flight else { return Err(Error::new(Kind::Bug, "a block without a maker")) };
         self.counters.waits.fetch_add(1, Ordering::Relaxed);
         let mut result = flight.result.lock();
         loop {
@@ -321,21 +338,38 @@ impl Cache {
         }
     }
 
+    /// The right to make the block `id` at `version`; `None` where it is in memory, somebody is making it, or that failed within the last
+    /// [`ERROR_TIME`].
+    pub fn begin(&self, id: BlockId, version: Option<&Version>) -> Option<Making<'_>> {
+        let key = (id, version.cloned());
+        let mut state = self.state.lock();
+        let is_there = state.blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version);
+        if is_there || state.flights.contains_key(&key) || state.recent_error(&key).is_some() {
+            return None;
+        }
+        Some(self.depart(&mut state, key))
+    }
+
+    fn depart(&self, state: &mut State, key: (BlockId, Option<Version>)) -> Making<'_> {
+        let flight = Arc::new(Flight { result: Mutex::new(None), done: Condvar::new() });
+        state.flights.insert(key.clone(), flight.clone());
+        self.counters.misses.fetch_add(1, Ordering::Relaxed);
+        Making { cache: self, key, flight, result: None }
+    }
+
     /// Whether the block is in memory. Does not count as a use.
     pub fn contains(&self, id: BlockId, version: Option<&Version>) -> bool {
         self.state.lock().blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version)
     }
 
-    /// Whether the block is in memory, or somebody is making it. Does not count as a use.
-    pub fn is_under_way(&self, id: BlockId, version: Option<&Version>) -> bool {
-        let state = self.state.lock();
-        let is_there = state.blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version);
-        is_there || state.flights.contains_key(&(id, version.cloned()))
-    }
-
     /// Whether the block is in memory at any version. Does not count as a use.
     pub fn has(&self, id: BlockId) -> bool {
         self.state.lock().blocks.contains(&id)
+    }
+
+    /// Whether a block of so many bytes is large, so that making it may wait for its turn.
+    pub fn is_large(&self, bytes: u64) -> bool {
+        self.turns.is_large(bytes)
     }
 
     /// Whether a block of so many bytes is large and not in memory, so that getting it may take long.
@@ -401,79 +435,4 @@ impl Cache {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn block(n: usize) -> Block {
-        Block::new(vec![7; n], None)
-    }
-
-    #[test]
-    fn least_recently_used_goes_first_and_the_bound_holds() {
-        let cache = Cache::new(3 * (100 + OVERHEAD));
-        for id in [1, 2, 3, 1, 4] {
-            cache.get(id.into(), None, None, || Ok(block(100))).unwrap();
-        }
-        assert!(cache.usage().0 <= 3 * (100 + OVERHEAD));
-        let made = AtomicUsize::new(0);
-        for id in [1, 3, 4, 2] {
-            cache
-                .get(id.into(), None, None, || {
-                    made.fetch_add(1, Ordering::Relaxed);
-                    Ok(block(100))
-                })
-                .unwrap();
-        }
-        assert_eq!(made.load(Ordering::Relaxed), 1, "only block 2 was dropped");
-    }
-
-    #[test]
-    fn a_block_over_the_bound_is_kept_alone() {
-        let cache = Cache::new(10);
-        cache.get(1.into(), None, None, || Ok(block(5))).unwrap();
-        cache.get(2.into(), None, None, || Ok(block(1000))).unwrap();
-        cache.get(2.into(), None, None, || panic!("kept")).unwrap();
-        assert_eq!(cache.usage().2, 1);
-    }
-
-    #[test]
-    fn many_readers_of_one_cold_block_cause_one_decode() {
-        let cache = Cache::new(1 << 20);
-        let made = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..64 {
-                scope.spawn(|| {
-                    let block = cache.get(9.into(), None, None, || {
-                        made.fetch_add(1, Ordering::Relaxed);
-                        std::thread::sleep(Duration::from_millis(30));
-                        Ok(block(64))
-                    });
-                    assert_eq!(block.unwrap().length(), 64);
-                });
-            }
-        });
-        assert_eq!(made.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn another_version_is_another_block() {
-        let cache = Cache::new(1 << 20);
-        let version = |s: &str| Some(Version::Tag(s.into()));
-        let (old, new) = (version("old"), version("new"));
-        cache.get(1.into(), old.as_ref(), None, || Ok(Block::new(vec![1], old.clone()))).unwrap();
-        let got = cache.get(1.into(), new.as_ref(), None, || Ok(Block::new(vec![2], new.clone()))).unwrap();
-        assert_eq!(got.part(0, 9, <[u8]>::to_vec).unwrap(), [2]);
-        assert!(cache.get(1.into(), old.as_ref(), None, || Err(Error::not_found())).is_err());
-    }
-
-    #[test]
-    fn an_error_answers_twice_and_a_panic_ends_the_wait() {
-        let cache = Cache::new(1 << 20);
-        assert_eq!(cache.get(1.into(), None, None, || Err(Error::corrupt("x"))).unwrap_err().kind(), Kind::Corrupt);
-        assert_eq!(cache.get(1.into(), None, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Corrupt);
-        let result =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get(2.into(), None, None, || panic!("decoder"))));
-        assert!(result.is_err());
-        assert_eq!(cache.get(2.into(), None, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
-    }
-}
+mod tests;

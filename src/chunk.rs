@@ -16,6 +16,7 @@ use crate::limits;
 use crate::placement::Part;
 use crate::store::{Key, Range, Store, Version};
 use crate::view::names;
+use std::time::Instant;
 
 /// What a chunk read cost.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,40 +51,139 @@ pub fn read(
     cost: &mut Cost,
     settle: impl FnOnce(Block) -> Block,
 ) -> Result<Block> {
-    let key = &part.key;
-    let (length, limit) = lengths(array).map_err(|e| e.about(key))?;
-    // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy. Between
-    // compressors there may be more.
-    let stored = part.length().min(limit);
-    let steps = (length.bound() as u64).saturating_mul(2).max(array.stored.chain.memory(stored, length));
-    let _share = budget.take(stored.saturating_add(steps));
-    let mut encoded = Vec::new();
-    let version = match &part.body {
-        Some(body) => {
-            // Read at this version; nobody may have pinned another.
-            if pin.is_some_and(|pin| *pin != part.meta.version) {
-                return Err(changed().about(key));
+    let needs = Needs::of(array, part)?;
+    let _share = budget.take(needs.memory);
+    let encoded = Encoded::read(store, part, needs, pin)?;
+    cost.encoded = encoded.bytes.len() as u64;
+    let begun = Instant::now();
+    let block = encoded.decode(array)?;
+    cost.decode_nanoseconds = nanoseconds(begun);
+    Ok(settle(block))
+}
+
+/// Reads and decodes two chunks of an array, each at the version that its part was found at: of some codecs two are decoded at once in less
+/// time than one after the other (see [`Chain::undo_two`](crate::codec::Chain::undo_two)). For each the same as [`read`].
+pub fn read_two<'a>(
+    store: &dyn Store,
+    parts: [&'a Part; 2],
+    array: &Array,
+    budget: &Budget,
+    settle: impl Fn(Block) -> Block,
+) -> [(Result<Block>, Cost); 2] {
+    let needs = parts.map(|part| Needs::of(array, part));
+    // One share for both: who holds one while waiting for another may wait for who does the same.
+    let memory = needs.iter().flatten().fold(0u64, |all, needs| all.saturating_add(needs.memory));
+    let _share = budget.take(memory);
+    let [first, second] = parts;
+    let [for_first, for_second] = needs;
+    let read = |part: &'a Part, needs: Result<Needs>| Encoded::read(store, part, needs?, Some(&part.meta.version));
+    let mut both = [read(first, for_first), read(second, for_second)];
+    let begun = Instant::now();
+    if let [Ok(first), Ok(second)] = &mut both {
+        undo_two(array, first, second);
+    }
+    let shared = nanoseconds(begun) / 2;
+    both.map(|encoded| {
+        let mut cost = Cost::default();
+        let block = encoded.and_then(|encoded| {
+            cost.encoded = encoded.bytes.len() as u64;
+            let begun = Instant::now();
+            let block = encoded.decode(array)?;
+            cost.decode_nanoseconds = shared.saturating_add(nanoseconds(begun));
+            Ok(settle(block))
+        });
+        (block, cost)
+    })
+}
+
+/// What decoding a chunk takes.
+struct Needs {
+    /// The length of the result.
+    length: Length,
+    /// The most encoded bytes that can stand for it.
+    limit: u64,
+    /// The bytes of memory that are taken from the budget.
+    memory: u64,
+}
+
+impl Needs {
+    fn of(array: &Array, part: &Part) -> Result<Self> {
+        let (length, limit) = lengths(array).map_err(|e| e.about(&part.key))?;
+        // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy. Between
+        // compressors there may be more.
+        let stored = part.length().min(limit);
+        let steps = (length.bound() as u64).saturating_mul(2).max(array.stored.chain.memory(stored, length));
+        Ok(Self { length, limit, memory: stored.saturating_add(steps) })
+    }
+}
+
+/// The stored block of a chunk, before it is decoded.
+struct Encoded<'a> {
+    part: &'a Part,
+    bytes: Vec<u8>,
+    length: Length,
+    version: Version,
+    /// What the outermost codec gives of it, where that has been undone.
+    undone: Option<Vec<u8>>,
+}
+
+impl<'a> Encoded<'a> {
+    /// Reads it, at the version `pin`.
+    fn read(store: &dyn Store, part: &'a Part, needs: Needs, pin: Option<&Version>) -> Result<Self> {
+        let Needs { length, limit, .. } = needs;
+        let key = &part.key;
+        let mut bytes = Vec::new();
+        let version = match &part.body {
+            Some(body) => {
+                // Read at this version; nobody may have pinned another.
+                if pin.is_some_and(|pin| *pin != part.meta.version) {
+                    return Err(changed().about(key));
+                }
+                let (start, end) = part.range.within(body.len() as u64);
+                let found =
+                    usize::try_from(start).ok().zip(usize::try_from(end).ok()).and_then(|(start, end)| body.get(start..end));
+                bytes.extend_from_slice(found.unwrap_or_default());
+                part.meta.version.clone()
             }
-            let (start, end) = part.range.within(body.len() as u64);
-            let bytes = usize::try_from(start).ok().zip(usize::try_from(end).ok()).and_then(|(start, end)| body.get(start..end));
-            encoded.extend_from_slice(bytes.unwrap_or_default());
-            part.meta.version.clone()
+            None => {
+                let pin = match (part.range, pin) {
+                    (Range::All, pin) => pin,
+                    // A part was found by an index of this version; in another it is anything.
+                    (_, Some(pin)) if *pin != part.meta.version => return Err(changed().about(key)),
+                    _ => Some(&part.meta.version),
+                };
+                store.get(key, part.range, pin, limit, &mut bytes)?.version
+            }
+        };
+        Ok(Self { part, bytes, length, version, undone: None })
+    }
+
+    /// What the codecs are undone of, and the length of the result, where that is known before.
+    fn payload(&self, array: &Array) -> Option<(&[u8], usize)> {
+        match (array.stored.envelope, self.length) {
+            (Envelope::N5(Content::Elements), _) => n5::elements_payload(array, &self.bytes),
+            (Envelope::None, Length::Exact(length)) if !array.stored.narrow_text => {
+                Some((&self.bytes, stored_length(array, length, self.part.block.as_deref())))
+            }
+            _ => None,
         }
-        None => {
-            let pin = match (part.range, pin) {
-                (Range::All, pin) => pin,
-                // A part was found by an index of this version; in another it is anything.
-                (_, Some(pin)) if *pin != part.meta.version => return Err(changed().about(key)),
-                _ => Some(&part.meta.version),
-            };
-            store.get(key, part.range, pin, limit, &mut encoded)?.version
-        }
-    };
-    cost.encoded = encoded.len() as u64;
-    let start = std::time::Instant::now();
-    let bytes = decode(array, encoded, length, part.block.as_deref()).map_err(|e| e.about(key))?;
-    cost.decode_nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(settle(Block::new(bytes, Some(version))))
+    }
+
+    fn decode(self, array: &Array) -> Result<Block> {
+        let Self { part, bytes, length, version, undone } = self;
+        let bytes = decode_rest(array, bytes, undone, length, part.block.as_deref()).map_err(|e| e.about(&part.key))?;
+        Ok(Block::new(bytes, Some(version)))
+    }
+}
+
+/// Undoes the outermost codec of two blocks, if two at once take less time. What is wrong with one of them is found when it is decoded.
+fn undo_two(array: &Array, first: &mut Encoded<'_>, second: &mut Encoded<'_>) {
+    let (Some((a, for_a)), Some((b, for_b))) = (first.payload(array), second.payload(array)) else { return };
+    [first.undone, second.undone] = array.stored.chain.undo_two([a, b], [for_a, for_b]);
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn changed() -> Error {
@@ -126,6 +226,16 @@ fn lengths(array: &Array) -> Result<(Length, u64)> {
     Ok((length, encoded.saturating_add(header)))
 }
 
+/// The length in bytes of a block of the shape `short`, or of a whole one of `length`.
+fn stored_length(array: &Array, length: usize, short: Option<&[u64]>) -> usize {
+    let item = array.dtype.size().unwrap_or(1);
+    short.map_or(length, |short| sizes(short).iter().fold(item, |n, &d| n.saturating_mul(d)))
+}
+
+fn sizes(shape: &[u64]) -> Vec<usize> {
+    shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect()
+}
+
 /// Decodes the bytes of a stored block into the content of the shown chunk file. Pure.
 ///
 /// `short` is the shape of a block that holds less than a chunk: it is padded with the fill value.
@@ -133,10 +243,21 @@ fn lengths(array: &Array) -> Result<(Length, u64)> {
 /// # Errors
 /// [`crate::error::Kind::Corrupt`] or [`crate::error::Kind::Unsupported`], naming what was found and what is demanded.
 pub fn decode(array: &Array, encoded: Vec<u8>, length: Length, short: Option<&[u64]>) -> Result<Vec<u8>> {
+    decode_rest(array, encoded, None, length, short)
+}
+
+/// The same, where the outermost codec may have been undone, by [`undo_two`].
+fn decode_rest(
+    array: &Array,
+    encoded: Vec<u8>,
+    undone: Option<Vec<u8>>,
+    length: Length,
+    short: Option<&[u64]>,
+) -> Result<Vec<u8>> {
     let stored = &array.stored;
     if let Envelope::N5(content) = stored.envelope {
         // Reversing the axes has put them in C order; kept as they are, they are shown in the order they are stored in.
-        let mut bytes = n5::decode(array, content, &encoded)?;
+        let mut bytes = n5::decode(array, content, &encoded, undone)?;
         let item = stored.swaps.first().map_or(1, |swap| swap.width);
         block::swap(&mut bytes, item, &stored.swaps);
         return Ok(bytes);
@@ -145,15 +266,12 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length, short: Option<&[u
         return stored.chain.decode_owned(encoded, length);
     };
     let item = array.dtype.size().unwrap_or(1);
-    let lengths = |shape: &[u64]| shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect::<Vec<_>>();
-    let block = lengths(short.unwrap_or(&array.chunks));
-    let length = match short {
-        None => length,
-        Some(_) => block.iter().fold(item, |n, &d| n.saturating_mul(d)),
-    };
-    let mut bytes = match stored.narrow_text {
-        true => narrow_text(array, encoded, length)?,
-        false => stored.chain.decode_owned(encoded, Length::Exact(length))?,
+    let block = sizes(short.unwrap_or(&array.chunks));
+    let length = stored_length(array, length, short);
+    let mut bytes = match undone {
+        Some(undone) => stored.chain.finish(undone, Length::Exact(length))?,
+        None if stored.narrow_text => narrow_text(array, encoded, length)?,
+        None => stored.chain.decode_owned(encoded, Length::Exact(length))?,
     };
     block::swap(&mut bytes, item, &stored.swaps);
     if !stored.axes.is_empty() {
@@ -161,7 +279,7 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length, short: Option<&[u
     }
     if short.is_some() {
         let fill = array.fill.bytes.clone().unwrap_or_else(|| vec![0; item]);
-        bytes = block::pad(bytes, &block, &lengths(&array.chunks), item, &fill)?;
+        bytes = block::pad(bytes, &block, &sizes(&array.chunks), item, &fill)?;
     }
     Ok(bytes)
 }

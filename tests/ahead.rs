@@ -6,23 +6,34 @@ use chunkmount::error::{Kind, Result};
 use chunkmount::store::{Key, Store, mem::MemStore};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, ROOT, Vfs};
+use flate2::{
+    Compression,
+    write::{GzEncoder, ZlibEncoder},
+};
 use serde_json::Value;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An array of 16 chunks, each of four times its number; the seventh is damaged, the ninth is absent.
+/// A mounted array of 16 chunks; the seventh is damaged, the ninth is absent.
 struct Shown {
     store: Arc<MemStore>,
     vfs: Arc<Vfs>,
 }
 
 impl Shown {
+    /// Each chunk is four times its number.
     fn new(refresh: Option<Duration>) -> Self {
+        let document = br#"{"zarr_format":2,"shape":[64],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}"#;
+        let chunks = (0..16u8).map(|n| (n.to_string(), vec![n; if n == 7 { 3 } else { 4 }]));
+        Self::of((".zarray", document), chunks.collect(), refresh)
+    }
+
+    fn of((name, document): (&str, &[u8]), chunks: Vec<(String, Vec<u8>)>, refresh: Option<Duration>) -> Self {
         let store = Arc::new(MemStore::new());
-        let put = |name: &str, bytes: &[u8]| store.put(Key::root().join(name).unwrap(), bytes.to_vec());
-        put(".zarray", br#"{"zarr_format":2,"shape":[64],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}"#);
-        for n in (0..16u8).filter(|n| *n != 9) {
-            put(&n.to_string(), &vec![n; if n == 7 { 3 } else { 4 }]);
+        store.put(Key::root().join(name).unwrap(), document.to_vec());
+        for (_, (name, bytes)) in chunks.into_iter().enumerate().filter(|(n, _)| *n != 9) {
+            store.put(Key::root().join(&name).unwrap(), bytes);
         }
         let options = vfs::Options { fill_missing: false, refresh, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
         let tree = Tree::new(store.clone(), tree::Options::default());
@@ -41,6 +52,11 @@ impl Shown {
     fn begin(&self) {
         self.vfs.read_ahead(2);
         (0..2).for_each(|n| assert_eq!(self.read(n).unwrap(), [n; 4]));
+        self.wait_for_two();
+    }
+
+    /// Waits until two chunks have been read ahead.
+    fn wait_for_two(&self) {
         let start = Instant::now();
         while self.counted("/read_ahead/chunks") < 2 {
             assert!(start.elapsed() < Duration::from_secs(10), "nothing is read ahead");
@@ -92,5 +108,75 @@ fn what_was_read_ahead_is_found_by_who_opens_it_with_refresh() {
         // And a new version is not taken for the one that was read ahead.
         shown.store.put(Key::root().join("15").unwrap(), vec![99; 4]);
         assert_eq!(shown.read(15).unwrap(), [99; 4]);
+    }
+}
+
+/// The content of chunk `n` of those that are read in pairs.
+fn noise(n: u64) -> Vec<u8> {
+    let mut x = n + 1;
+    let mut next = || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (x >> 33) as u8 & 0x3f
+    };
+    (0..8192).map(|_| next()).collect()
+}
+
+/// Chunks of gzip and zlib are decoded two at once, also beside one that is damaged or absent, or that has to be decoded by itself.
+#[test]
+fn chunks_that_are_read_ahead_in_pairs_are_right() {
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::new(5));
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zlib = |bytes: &[u8]| {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(5));
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let members = |bytes: &[u8]| [gzip(&bytes[..5000]), gzip(&bytes[5000..])].concat();
+    let header = |length: u32| [&[0, 0, 0, 1][..], &length.to_be_bytes()].concat();
+    let zarr = |id: &str| {
+        let compressor = format!(r#"{{"id":"{id}","level":5}}"#);
+        format!(
+            r#"{{"zarr_format":2,"shape":[131072],"chunks":[8192],"dtype":"|u1","compressor":{compressor},"filters":null,"order":"C","fill_value":0}}"#
+        )
+    };
+    let n5 = r#"{"dimensions":[131072],"blockSize":[8192],"dataType":"uint8","compression":{"type":"gzip"}}"#;
+    for (name, document) in [(".zarray", zarr("gzip")), (".zarray", zarr("zlib")), ("attributes.json", n5.to_owned())] {
+        let encode = |n: u64| {
+            let bytes = noise(n);
+            let mut encoded = match (name, document.contains("zlib")) {
+                (".zarray", true) => zlib(&bytes),
+                (".zarray", false) if n == 5 => members(&bytes),
+                (".zarray", false) => gzip(&bytes),
+                // Blocks that hold less, and such as are zlib, which N5 may call gzip as well.
+                _ if n == 12 => [header(5000), gzip(&bytes[..5000])].concat(),
+                _ if n % 2 == 0 => [header(8192), zlib(&bytes)].concat(),
+                _ => [header(8192), gzip(&bytes)].concat(),
+            };
+            if n == 7 {
+                encoded[3000] ^= 4;
+            }
+            encoded
+        };
+        let chunks = (0..16).map(|n| (n.to_string(), encode(n))).collect();
+        let shown = Shown::of((name, document.as_bytes()), chunks, None);
+        // A single thread, so that it finds more than one wish.
+        shown.vfs.read_ahead(1);
+        for n in 0..16 {
+            if n == 2 {
+                shown.wait_for_two();
+            }
+            let got = shown.read(n);
+            match n {
+                7 => assert_eq!(got.unwrap_err().kind(), Kind::Corrupt),
+                9 => assert_eq!(got.unwrap_err().kind(), Kind::NotFound),
+                12 if name != ".zarray" => assert!(got.unwrap() == [&noise(12)[..5000], &[0; 3192]].concat()),
+                _ => assert!(got.unwrap() == noise(n.into()), "{document}: {n}"),
+            }
+        }
+        assert_eq!(shown.counted("/decode/bytes_out"), 14 * 8192);
+        assert!(shown.counted("/read_ahead/in_pairs") >= 2);
     }
 }

@@ -23,16 +23,17 @@ const FEW: usize = 4;
 /// Most directories listed to find them.
 const LISTINGS: u32 = 64;
 
-/// Decodes a block into the content of the shown chunk file. Pure.
+/// Decodes a block into the content of the shown chunk file. Pure. Of elements `undone` is what the outermost codec gives, where that has been
+/// undone.
 ///
 /// # Errors
 /// [`crate::error::Kind::Corrupt`], [`crate::error::Kind::TooBig`] or [`crate::error::Kind::Unsupported`], naming what was found and
 /// what is allowed.
-pub fn decode(array: &Array, content: Content, encoded: &[u8]) -> Result<Vec<u8>> {
+pub fn decode(array: &Array, content: Content, encoded: &[u8], undone: Option<Vec<u8>>) -> Result<Vec<u8>> {
     let block_size = block_size(array);
     let header = n5::block_header(encoded, block_size.len())?;
     match content {
-        Content::Elements => elements(array, &header, &block_size, encoded),
+        Content::Elements => elements(array, &header, &block_size, encoded, undone),
         Content::Varlength(item) => varlength(array, &header, &block_size, item, encoded),
         Content::Strings => {
             let stored = shape(&header, &block_size)?;
@@ -91,15 +92,32 @@ fn variable() -> usize {
 }
 
 /// Elements are padded to the whole block: what an edge block does not store is fill value.
-fn elements(array: &Array, header: &BlockHeader, block_size: &[u64], encoded: &[u8]) -> Result<Vec<u8>> {
+fn elements(array: &Array, header: &BlockHeader, block_size: &[u64], encoded: &[u8], undone: Option<Vec<u8>>) -> Result<Vec<u8>> {
     let item = array.dtype.size().unwrap_or(1);
     let stored = shape(header, block_size)?;
-    n5::check_count(header, &stored)?;
-    let length = stored.iter().try_fold(item, |n, &d| n.checked_mul(d));
-    let length = length.ok_or_else(|| Error::corrupt("a block header with more elements than memory"))?;
-    let bytes = array.stored.chain.decode(payload(encoded, header), Length::Exact(length))?;
+    let length = Length::Exact(elements_length(header, &stored, item)?);
+    let bytes = match undone {
+        Some(undone) => array.stored.chain.finish(undone, length)?,
+        None => array.stored.chain.decode(payload(encoded, header), length)?,
+    };
     // N5's fill value is 0, which has the same bytes in either order.
     block::pad(bytes, &stored, &full(block_size), item, &vec![0; item])
+}
+
+/// Bytes of the elements of a block of the shape `stored`.
+fn elements_length(header: &BlockHeader, stored: &[usize], item: usize) -> Result<usize> {
+    n5::check_count(header, stored)?;
+    let length = stored.iter().try_fold(item, |n, &d| n.checked_mul(d));
+    length.ok_or_else(|| Error::corrupt("a block header with more elements than memory"))
+}
+
+/// What the codecs are undone of in a block of elements, and the length of the result; `None` where its header is damaged.
+pub fn elements_payload<'a>(array: &Array, encoded: &'a [u8]) -> Option<(&'a [u8], usize)> {
+    let block_size = block_size(array);
+    let header = n5::block_header(encoded, block_size.len()).ok()?;
+    let stored = shape(&header, &block_size).ok()?;
+    let length = elements_length(&header, &stored, array.dtype.size().unwrap_or(1)).ok()?;
+    Some((payload(encoded, &header), length))
 }
 
 /// As many numbers as the header says, in the order they are stored in.

@@ -6,6 +6,9 @@
 
 use super::{Chunks, Place, Vfs};
 use crate::array::Array;
+use crate::cache::Making;
+use crate::chunk;
+use crate::placement::Part;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,13 +26,22 @@ const DEPTH: usize = 64;
 /// Chunks waiting to be read ahead, for the whole mount.
 #[derive(Default)]
 pub struct Ahead {
-    queue: Mutex<VecDeque<Place>>,
+    queue: Mutex<Queue>,
     wake: Condvar,
     workers: AtomicUsize,
     /// The threads are to end. Set and read while the queue is held.
     ended: AtomicBool,
     /// Chunks that were read ahead.
     pub fetched: AtomicU64,
+    /// Those of them that were read two at once.
+    pub in_pairs: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    wishes: VecDeque<Place>,
+    /// Threads that wait for more.
+    idle: usize,
 }
 
 /// In which order a reader goes through the chunks.
@@ -233,9 +245,10 @@ impl Vfs {
         for _ in 0..threads {
             let vfs = Arc::clone(self);
             std::thread::spawn(move || {
-                while let Some(place) = vfs.ahead.take() {
+                while let Some((place, other)) = vfs.ahead.take(|array| vfs.goes_in_pairs(array)) {
                     // A panic of a decoder is told to who opens the chunk; this thread lives on.
-                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| vfs.fetch_ahead(&place)));
+                    let fetch = std::panic::AssertUnwindSafe(|| vfs.fetch_ahead(&place, other.as_ref()));
+                    let _ = std::panic::catch_unwind(fetch);
                 }
             });
         }
@@ -271,24 +284,68 @@ impl Vfs {
         let workers = self.ahead.workers.load(Ordering::Relaxed);
         let Some(bytes) = array.chunk_bytes().filter(|_| workers > 0) else { return 0 };
         let room = (self.options.cache_size / 4 / bytes.max(1)).min(self.budget.limit() / 2 / bytes.saturating_mul(3).max(1));
-        usize::try_from(room).unwrap_or(DEPTH).min(workers.saturating_mul(2)).min(DEPTH)
+        // What a thread has in work, and as much again.
+        let of_each = if self.goes_in_pairs(array) { 4 } else { 2 };
+        usize::try_from(room).unwrap_or(DEPTH).min(workers.saturating_mul(of_each)).min(DEPTH)
     }
 
-    /// Puts a chunk into the cache. What fails here fails again, with its reason, when the chunk is opened.
-    fn fetch_ahead(&self, place: &Place) {
-        let Some(inode) = place.number() else { return };
-        let Ok(part) = self.part(place) else { return };
-        let version = part.meta.version.clone();
-        let id = self.block_id(inode, place, Some(&version));
-        let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(id, bytes));
-        // Who waited here for another who makes it would read nothing ahead meanwhile.
-        if crowded || self.cache.is_under_way(id, Some(&version)) {
-            return;
-        }
-        if self.block_of(inode, place, Some(version), Some(part)).is_ok() {
-            self.ahead.fetched.fetch_add(1, Ordering::Relaxed);
+    /// Whether two chunks of an array are read ahead at once: where two are decoded in less time than one after the other. Of a store that
+    /// is far away each would wait for the other's request.
+    fn goes_in_pairs(&self, array: &Array) -> bool {
+        let is_large = array.chunk_bytes().is_none_or(|bytes| self.cache.is_large(bytes));
+        array.stored.chain.goes_in_pairs() && !is_large && !self.store().is_distant()
+    }
+
+    /// Puts chunks into the cache. What fails here fails again, with its reason, when the chunk is opened.
+    fn fetch_ahead(&self, first: &Place, second: Option<&Place>) {
+        match (self.begin_ahead(first), second.and_then(|place| self.begin_ahead(place))) {
+            (Some(first), Some(second)) => self.fetch_two(first, second),
+            (Some(one), None) | (None, Some(one)) => {
+                let Begun { place, part, making } = one;
+                let version = part.meta.version.clone();
+                let bytes = place.chunks.array.chunk_bytes();
+                let made = making.make(bytes, || self.read_chunk(place, &version, Some(part)));
+                self.note_fetched(place, made.is_ok());
+            }
+            (None, None) => {}
         }
     }
+
+    fn fetch_two(&self, first: Begun<'_>, second: Begun<'_>) {
+        let array = &first.place.chunks.array;
+        let settle = |block| self.cache.settle(block);
+        let results = chunk::read_two(self.store(), [&first.part, &second.part], array, &self.budget, settle);
+        for (Begun { place, part, making }, (block, cost)) in [first, second].into_iter().zip(results) {
+            let made = making.make(array.chunk_bytes(), || self.note_read(place, &part, block, cost)).is_ok();
+            self.note_fetched(place, made);
+            self.ahead.in_pairs.fetch_add(u64::from(made), Ordering::Relaxed);
+        }
+    }
+
+    /// Finds a chunk, for the caller to make its block; `None` where that is not to be done. Who waited here for another who makes it would
+    /// read nothing ahead meanwhile.
+    fn begin_ahead<'a>(&'a self, place: &'a Place) -> Option<Begun<'a>> {
+        let inode = place.number()?;
+        let part = self.part(place).ok()?;
+        let version = &part.meta.version;
+        let id = self.block_id(inode, place, Some(version));
+        let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(id, bytes));
+        let making = if crowded { None } else { self.cache.begin(id, Some(version)) };
+        making.map(|making| Begun { place, part, making })
+    }
+
+    fn note_fetched(&self, place: &Place, is_right: bool) {
+        let counters = &place.chunks.counters;
+        counters.misses.fetch_add(1, Ordering::Relaxed);
+        if is_right { &self.ahead.fetched } else { &counters.errors }.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A chunk that is about to be read ahead.
+struct Begun<'a> {
+    place: &'a Place,
+    part: Part,
+    making: Making<'a>,
 }
 
 impl Ahead {
@@ -299,25 +356,32 @@ impl Ahead {
         let mut queue = self.queue.lock();
         for index in wanted {
             // Readers that went elsewhere leave their wishes behind: the oldest go first.
-            if queue.len() >= DEPTH * 4 {
-                queue.pop_front();
+            if queue.wishes.len() >= DEPTH * 4 {
+                queue.wishes.pop_front();
             }
-            queue.push_back(Place { chunks: chunks.clone(), path: index.into(), pin: None });
+            queue.wishes.push_back(Place { chunks: chunks.clone(), path: index.into(), pin: None });
             self.wake.notify_one();
         }
     }
 
-    /// The next chunk, as soon as there is one; `None` when there will be no more.
-    fn take(&self) -> Option<Place> {
+    /// The next chunk, as soon as there is one, and another of an array that goes in pairs, if there are more than threads that wait for
+    /// them; `None` when there will be no more.
+    fn take(&self, goes_in_pairs: impl Fn(&Array) -> bool) -> Option<(Place, Option<Place>)> {
         let mut queue = self.queue.lock();
         loop {
             if self.ended.load(Ordering::Relaxed) {
                 return None;
             }
-            if let Some(place) = queue.pop_front() {
-                return Some(place);
+            if let Some(place) = queue.wishes.pop_front() {
+                let is_of_its_array = |other: &Place| Arc::ptr_eq(&other.chunks, &place.chunks);
+                let can_pair = queue.wishes.len() > queue.idle && goes_in_pairs(&place.chunks.array);
+                let at = if can_pair { queue.wishes.iter().position(is_of_its_array) } else { None };
+                let other = at.and_then(|at| queue.wishes.remove(at));
+                return Some((place, other));
             }
+            queue.idle += 1;
             self.wake.wait(&mut queue);
+            queue.idle -= 1;
         }
     }
 }

@@ -66,7 +66,7 @@ impl Vfs {
                 "possible": files.is_some_and(Files::works), "opens": load(&self.passed), "held": files.map_or(0, Files::held),
             },
             "listings": { "described": load(&self.described) },
-            "read_ahead": { "chunks": load(&self.ahead.fetched) },
+            "read_ahead": { "chunks": load(&self.ahead.fetched), "in_pairs": load(&self.ahead.in_pairs) },
             "indexes": { "bytes": index_bytes, "count": index_count },
             "decode": {
                 "bytes_in": encoded, "bytes_out": decoded, "seconds": std::time::Duration::from_nanos(nanoseconds).as_secs_f64(),

@@ -318,35 +318,17 @@ impl Vfs {
 
     /// The decoded block that a chunk file shows.
     pub(super) fn block(&self, inode: u64, place: &Place, pin: Option<Version>) -> Result<Arc<Block>> {
-        self.block_of(inode, place, pin, None)
-    }
-
-    /// The same, where it is known already where the encoded block lies.
-    pub(super) fn block_of(&self, inode: u64, place: &Place, pin: Option<Version>, part: Option<Part>) -> Result<Arc<Block>> {
         let chunks: &Chunks = &place.chunks;
-        let counters = &chunks.counters;
         let mut made = false;
         let id = self.block_id(inode, place, pin.as_ref());
         let result = self.cache.get(id, pin.as_ref(), chunks.array.chunk_bytes(), || {
             made = true;
-            if pin.is_none() {
-                return chunk::fill(&chunks.array);
+            match &pin {
+                None => chunk::fill(&chunks.array),
+                Some(pin) => self.read_chunk(place, pin, None),
             }
-            let mut cost = chunk::Cost::default();
-            let part =
-                part.map_or_else(|| self.part(place), Ok).map_err(|e| self.of_now(e, place, pin.as_ref())).map_err(vanished)?;
-            let settle = |block| self.cache.settle(block);
-            let block = chunk::read(self.store(), &part, &chunks.array, pin.as_ref(), &self.budget, &mut cost, settle);
-            counters.encoded.fetch_add(cost.encoded, Ordering::Relaxed);
-            counters.nanoseconds.fetch_add(cost.decode_nanoseconds, Ordering::Relaxed);
-            let block = block.map_err(vanished).inspect_err(|e| {
-                if e.kind() == Kind::Changed {
-                    self.indexes.forget(&part.key);
-                }
-            })?;
-            counters.decoded.fetch_add(block.length(), Ordering::Relaxed);
-            Ok(block)
         });
+        let counters = &chunks.counters;
         if made { &counters.misses } else { &counters.hits }.fetch_add(1, Ordering::Relaxed);
         if result.is_err() {
             counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -354,14 +336,38 @@ impl Vfs {
         result
     }
 
+    /// Reads and decodes a chunk at a version; of `part`, where it is known already where the encoded block lies.
+    pub(super) fn read_chunk(&self, place: &Place, pin: &Version, part: Option<Part>) -> Result<Block> {
+        let array = &place.chunks.array;
+        let part = part.map_or_else(|| self.part(place), Ok).map_err(|e| self.of_now(e, place, pin)).map_err(vanished)?;
+        let mut cost = chunk::Cost::default();
+        let settle = |block| self.cache.settle(block);
+        let block = chunk::read(self.store(), &part, array, Some(pin), &self.budget, &mut cost, settle);
+        self.note_read(place, &part, block, cost)
+    }
+
+    /// Takes note of what reading a chunk cost, and of what it says of the index.
+    pub(super) fn note_read(&self, place: &Place, part: &Part, block: Result<Block>, cost: chunk::Cost) -> Result<Block> {
+        let counters = &place.chunks.counters;
+        counters.encoded.fetch_add(cost.encoded, Ordering::Relaxed);
+        counters.nanoseconds.fetch_add(cost.decode_nanoseconds, Ordering::Relaxed);
+        let block = block.map_err(vanished).inspect_err(|e| {
+            if e.kind() == Kind::Changed {
+                self.indexes.forget(&part.key);
+            }
+        })?;
+        counters.decoded.fetch_add(block.length(), Ordering::Relaxed);
+        Ok(block)
+    }
+
     /// What keeps a block from being found says nothing of the pinned version where the store has another by now, or none.
-    fn of_now(&self, e: Error, place: &Place, pin: Option<&Version>) -> Error {
+    fn of_now(&self, e: Error, place: &Place, pin: &Version) -> Error {
         if !matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::TooBig) {
             return e;
         }
         let Ok(key) = chunk::key(&place.chunks.key, &place.chunks.array, &place.path) else { return e };
         match self.store().head_object(&key) {
-            Ok(meta) if Some(&meta.version) != pin => Error::new(Kind::Changed, "has changed since it was opened").about(key),
+            Ok(meta) if meta.version != *pin => Error::new(Kind::Changed, "has changed since it was opened").about(key),
             Err(gone) if gone.kind() == Kind::NotFound => gone,
             _ => e,
         }
