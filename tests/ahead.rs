@@ -152,7 +152,7 @@ fn chunks_that_are_read_ahead_in_pairs_are_right() {
                 (".zarray", false) => gzip(&bytes),
                 // Blocks that hold less, and such as are zlib, which N5 may call gzip as well.
                 _ if n == 12 => [header(5000), gzip(&bytes[..5000])].concat(),
-                _ if n % 2 == 0 => [header(8192), zlib(&bytes)].concat(),
+                _ if n.is_multiple_of(2) => [header(8192), zlib(&bytes)].concat(),
                 _ => [header(8192), gzip(&bytes)].concat(),
             };
             if n == 7 {
