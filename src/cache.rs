@@ -161,6 +161,11 @@ struct State {
 }
 
 impl State {
+    fn is_wanted(&mut self, key: &(BlockId, Option<Version>)) -> bool {
+        let is_there = self.blocks.peek(&key.0).is_some_and(|block| block.version == key.1);
+        !is_there && !self.flights.contains_key(key) && self.recent_error(key).is_none()
+    }
+
     /// What making a block failed with within the last [`ERROR_TIME`].
     fn recent_error(&mut self, key: &(BlockId, Option<Version>)) -> Option<Error> {
         let (when, error) = self.errors.get(key)?;
@@ -343,11 +348,12 @@ impl Cache {
     pub fn begin(&self, id: BlockId, version: Option<&Version>) -> Option<Making<'_>> {
         let key = (id, version.cloned());
         let mut state = self.state.lock();
-        let is_there = state.blocks.peek(&id).is_some_and(|block| block.version.as_ref() == version);
-        if is_there || state.flights.contains_key(&key) || state.recent_error(&key).is_some() {
-            return None;
-        }
-        Some(self.depart(&mut state, key))
+        if state.is_wanted(&key) { Some(self.depart(&mut state, key)) } else { None }
+    }
+
+    /// Whether [`Cache::begin`] gives the right to make a block.
+    pub fn is_wanted(&self, id: BlockId, version: Option<&Version>) -> bool {
+        self.state.lock().is_wanted(&(id, version.cloned()))
     }
 
     fn depart(&self, state: &mut State, key: (BlockId, Option<Version>)) -> Making<'_> {

@@ -16,6 +16,7 @@ use crate::limits;
 use crate::placement::Part;
 use crate::store::{Key, Range, Store, Version};
 use crate::view::names;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 /// What a chunk read cost.
@@ -53,61 +54,25 @@ pub fn read(
 ) -> Result<Block> {
     let needs = Needs::of(array, part)?;
     let _share = budget.take(needs.memory);
-    let encoded = Encoded::read(store, part, needs, pin)?;
-    cost.encoded = encoded.bytes.len() as u64;
-    let begun = Instant::now();
-    let block = encoded.decode(array)?;
-    cost.decode_nanoseconds = nanoseconds(begun);
-    Ok(settle(block))
+    Ok(settle(Encoded::read(store, part, needs, pin)?.decode(array, cost)?))
 }
 
-/// Reads and decodes two chunks of an array, each at the version that its part was found at: of some codecs two are decoded at once in less
-/// time than one after the other (see [`Chain::undo_two`](crate::codec::Chain::undo_two)). For each the same as [`read`].
-pub fn read_two<'a>(
-    store: &dyn Store,
-    parts: [&'a Part; 2],
-    array: &Array,
-    budget: &Budget,
-    settle: impl Fn(Block) -> Block,
-) -> [(Result<Block>, Cost); 2] {
-    let needs = parts.map(|part| Needs::of(array, part));
-    // One share for both: who holds one while waiting for another may wait for who does the same.
-    let memory = needs.iter().flatten().fold(0u64, |all, needs| all.saturating_add(needs.memory));
-    let _share = budget.take(memory);
-    let [first, second] = parts;
-    let [for_first, for_second] = needs;
-    let read = |part: &'a Part, needs: Result<Needs>| Encoded::read(store, part, needs?, Some(&part.meta.version));
-    let mut both = [read(first, for_first), read(second, for_second)];
-    let begun = Instant::now();
-    if let [Ok(first), Ok(second)] = &mut both {
-        undo_two(array, first, second);
-    }
-    let shared = nanoseconds(begun) / 2;
-    both.map(|encoded| {
-        let mut cost = Cost::default();
-        let block = encoded.and_then(|encoded| {
-            cost.encoded = encoded.bytes.len() as u64;
-            let begun = Instant::now();
-            let block = encoded.decode(array)?;
-            cost.decode_nanoseconds = shared.saturating_add(nanoseconds(begun));
-            Ok(settle(block))
-        });
-        (block, cost)
-    })
-}
-
-/// What decoding a chunk takes.
-struct Needs {
+/// What reading and decoding a chunk takes.
+pub struct Needs {
     /// The length of the result.
     length: Length,
     /// The most encoded bytes that can stand for it.
     limit: u64,
-    /// The bytes of memory that are taken from the budget.
-    memory: u64,
+    /// Bytes of memory.
+    pub memory: u64,
 }
 
 impl Needs {
-    fn of(array: &Array, part: &Part) -> Result<Self> {
+    /// Those of the chunk whose encoded block is `part`.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::TooBig`], naming the key.
+    pub fn of(array: &Array, part: &Part) -> Result<Self> {
         let (length, limit) = lengths(array).map_err(|e| e.about(&part.key))?;
         // The share covers the encoded bytes as stored and twice the decoded ones: a filter or a change of layout makes a copy. Between
         // compressors there may be more.
@@ -118,18 +83,22 @@ impl Needs {
 }
 
 /// The stored block of a chunk, before it is decoded.
-struct Encoded<'a> {
+pub struct Encoded<'a> {
     part: &'a Part,
     bytes: Vec<u8>,
     length: Length,
     version: Version,
-    /// What the outermost codec gives of it, where that has been undone.
+    /// What the outermost codec gives of it, where that has been undone, and the nanoseconds that this took.
     undone: Option<Vec<u8>>,
+    spent: u64,
 }
 
 impl<'a> Encoded<'a> {
-    /// Reads it, at the version `pin`.
-    fn read(store: &dyn Store, part: &'a Part, needs: Needs, pin: Option<&Version>) -> Result<Self> {
+    /// Reads it at the version `pin`.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(store: &dyn Store, part: &'a Part, needs: Needs, pin: Option<&Version>) -> Result<Self> {
         let Needs { length, limit, .. } = needs;
         let key = &part.key;
         let mut bytes = Vec::new();
@@ -155,7 +124,7 @@ impl<'a> Encoded<'a> {
                 store.get(key, part.range, pin, limit, &mut bytes)?.version
             }
         };
-        Ok(Self { part, bytes, length, version, undone: None })
+        Ok(Self { part, bytes, length, version, undone: None, spent: 0 })
     }
 
     /// What the codecs are undone of, and the length of the result, where that is known before.
@@ -169,17 +138,29 @@ impl<'a> Encoded<'a> {
         }
     }
 
-    fn decode(self, array: &Array) -> Result<Block> {
-        let Self { part, bytes, length, version, undone } = self;
+    /// Decodes it.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn decode(self, array: &Array, cost: &mut Cost) -> Result<Block> {
+        let Self { part, bytes, length, version, undone, spent } = self;
+        cost.encoded = bytes.len() as u64;
+        let begun = Instant::now();
         let bytes = decode_rest(array, bytes, undone, length, part.block.as_deref()).map_err(|e| e.about(&part.key))?;
+        cost.decode_nanoseconds = spent.saturating_add(nanoseconds(begun));
         Ok(Block::new(bytes, Some(version)))
     }
 }
 
-/// Undoes the outermost codec of two blocks, if two at once take less time. What is wrong with one of them is found when it is decoded.
-fn undo_two(array: &Array, first: &mut Encoded<'_>, second: &mut Encoded<'_>) {
+/// Begins to decode two blocks of an array at once, where that takes less time than one after the other (see
+/// [`Chain::undo_two`](crate::codec::Chain::undo_two)). What is wrong with one of them is found when it is decoded.
+pub fn begin_two(array: &Array, first: &mut Encoded<'_>, second: &mut Encoded<'_>) {
+    let begun = Instant::now();
     let (Some((a, for_a)), Some((b, for_b))) = (first.payload(array), second.payload(array)) else { return };
-    [first.undone, second.undone] = array.stored.chain.undo_two([a, b], [for_a, for_b]);
+    // A panic that one of them causes is not to fall on the other: it comes again for that one when it is decoded.
+    let undo = AssertUnwindSafe(|| array.stored.chain.undo_two([a, b], [for_a, for_b]));
+    [first.undone, second.undone] = catch_unwind(undo).unwrap_or_default();
+    (first.spent, second.spent) = (nanoseconds(begun) / 2, nanoseconds(begun) / 2);
 }
 
 fn nanoseconds(since: Instant) -> u64 {
@@ -246,7 +227,7 @@ pub fn decode(array: &Array, encoded: Vec<u8>, length: Length, short: Option<&[u
     decode_rest(array, encoded, None, length, short)
 }
 
-/// The same, where the outermost codec may have been undone, by [`undo_two`].
+/// The same, where the outermost codec may have been undone, by [`begin_two`].
 fn decode_rest(
     array: &Array,
     encoded: Vec<u8>,

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
 use chunkmount::error::{Kind, Result};
-use chunkmount::store::{Key, Store, mem::MemStore};
+use chunkmount::store::faulty::{Call, Effect, Fault, Faulty};
+use chunkmount::store::mem::MemStore;
+use chunkmount::store::{Key, Listing, Meta, Range, Requests, Store, Version};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, ROOT, Vfs};
 use flate2::{
@@ -13,12 +15,18 @@ use flate2::{
 use serde_json::Value;
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A mounted array of 16 chunks; the seventh is damaged, the ninth is absent.
 struct Shown {
     store: Arc<MemStore>,
     vfs: Arc<Vfs>,
+}
+
+fn vfs_of(store: Arc<dyn Store>, refresh: Option<Duration>) -> Arc<Vfs> {
+    let options = vfs::Options { fill_missing: false, refresh, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
+    Arc::new(Vfs::new(Tree::new(store, tree::Options::default()), options).unwrap())
 }
 
 impl Shown {
@@ -35,9 +43,7 @@ impl Shown {
         for (_, (name, bytes)) in chunks.into_iter().enumerate().filter(|(n, _)| *n != 9) {
             store.put(Key::root().join(&name).unwrap(), bytes);
         }
-        let options = vfs::Options { fill_missing: false, refresh, retry: vfs::RETRY, cache_size: 1 << 20, name: "test".into() };
-        let tree = Tree::new(store.clone(), tree::Options::default());
-        Self { store, vfs: Arc::new(Vfs::new(tree, options).unwrap()) }
+        Self { vfs: vfs_of(store.clone(), refresh), store }
     }
 
     fn read(&self, n: u8) -> Result<Vec<u8>> {
@@ -121,6 +127,20 @@ fn noise(n: u64) -> Vec<u8> {
     (0..8192).map(|_| next()).collect()
 }
 
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(5));
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Chunks of 8192 bytes.
+fn zarr(id: &str) -> String {
+    let compressor = format!(r#"{{"id":"{id}","level":5}}"#);
+    format!(
+        r#"{{"zarr_format":2,"shape":[131072],"chunks":[8192],"dtype":"|u1","compressor":{compressor},"filters":null,"order":"C","fill_value":0}}"#
+    )
+}
+
 /// Chunks of gzip and zlib are decoded two at once, also beside one that is damaged or absent, or that has to be decoded by itself.
 #[test]
 fn chunks_that_are_read_ahead_in_pairs_are_right() {
@@ -129,24 +149,15 @@ fn chunks_that_are_read_ahead_in_pairs_are_right() {
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     };
-    let zlib = |bytes: &[u8]| {
-        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(5));
-        encoder.write_all(bytes).unwrap();
-        encoder.finish().unwrap()
-    };
     let members = |bytes: &[u8]| [gzip(&bytes[..5000]), gzip(&bytes[5000..])].concat();
     let header = |length: u32| [&[0, 0, 0, 1][..], &length.to_be_bytes()].concat();
-    let zarr = |id: &str| {
-        let compressor = format!(r#"{{"id":"{id}","level":5}}"#);
-        format!(
-            r#"{{"zarr_format":2,"shape":[131072],"chunks":[8192],"dtype":"|u1","compressor":{compressor},"filters":null,"order":"C","fill_value":0}}"#
-        )
-    };
     let n5 = r#"{"dimensions":[131072],"blockSize":[8192],"dataType":"uint8","compression":{"type":"gzip"}}"#;
-    for (name, document) in [(".zarray", zarr("gzip")), (".zarray", zarr("zlib")), ("attributes.json", n5.to_owned())] {
+    let documents = [(".zarray", zarr("gzip")), (".zarray", zarr("zlib")), ("attributes.json", n5.to_owned())];
+    for ((name, document), refresh) in documents.iter().flat_map(|document| [(document, None), (document, Some(Duration::ZERO))])
+    {
         let encode = |n: u64| {
             let bytes = noise(n);
-            let mut encoded = match (name, document.contains("zlib")) {
+            let mut encoded = match (*name, document.contains("zlib")) {
                 (".zarray", true) => zlib(&bytes),
                 (".zarray", false) if n == 5 => members(&bytes),
                 (".zarray", false) => gzip(&bytes),
@@ -161,7 +172,7 @@ fn chunks_that_are_read_ahead_in_pairs_are_right() {
             encoded
         };
         let chunks = (0..16).map(|n| (n.to_string(), encode(n))).collect();
-        let shown = Shown::of((name, document.as_bytes()), chunks, None);
+        let shown = Shown::of((name, document.as_bytes()), chunks, refresh);
         // A single thread, so that it finds more than one wish.
         shown.vfs.read_ahead(1);
         for n in 0..16 {
@@ -172,11 +183,82 @@ fn chunks_that_are_read_ahead_in_pairs_are_right() {
             match n {
                 7 => assert_eq!(got.unwrap_err().kind(), Kind::Corrupt),
                 9 => assert_eq!(got.unwrap_err().kind(), Kind::NotFound),
-                12 if name != ".zarray" => assert!(got.unwrap() == [&noise(12)[..5000], &[0; 3192]].concat()),
+                12 if *name != ".zarray" => assert!(got.unwrap() == [&noise(12)[..5000], &[0; 3192]].concat()),
                 _ => assert!(got.unwrap() == noise(n.into()), "{document}: {n}"),
             }
         }
         assert_eq!(shown.counted("/decode/bytes_out"), 14 * 8192);
         assert!(shown.counted("/read_ahead/in_pairs") >= 2);
     }
+}
+
+/// A store in which the answers about chunk 3 are kept back, for ten seconds at most.
+struct Held {
+    inner: Arc<MemStore>,
+    asked: AtomicBool,
+    released: AtomicBool,
+    given_up: AtomicBool,
+}
+
+impl Store for Held {
+    fn name(&self) -> String {
+        "held".into()
+    }
+
+    fn head(&self, key: &Key) -> Result<Meta> {
+        self.inner.head(key)
+    }
+
+    fn get(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
+        let start = Instant::now();
+        while key.as_bytes() == b"3" && !self.released.load(Ordering::SeqCst) {
+            self.asked.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
+            if start.elapsed() > Duration::from_secs(10) {
+                self.given_up.store(true, Ordering::SeqCst);
+                break;
+            }
+        }
+        self.inner.get(key, range, pin, limit, into)
+    }
+
+    fn list(&self, key: &Key) -> Result<Listing> {
+        self.inner.list(key)
+    }
+
+    fn requests(&self) -> Requests {
+        self.inner.requests()
+    }
+}
+
+/// Who opens a chunk does not wait for what the store has to say of the one that is read ahead with it.
+#[test]
+fn a_chunk_does_not_wait_for_the_other_s_store() {
+    let chunks = (0..16).map(|n| (n.to_string(), zlib(&noise(n)))).collect();
+    let Shown { store: inner, .. } = Shown::of((".zarray", zarr("zlib").as_bytes()), chunks, None);
+    let (asked, released, given_up) = Default::default();
+    let held = Arc::new(Held { inner: inner.clone(), asked, released, given_up });
+    let shown = Shown { store: inner, vfs: vfs_of(held.clone(), None) };
+    shown.vfs.read_ahead(1);
+    (0..2).for_each(|n| assert!(shown.read(n).unwrap() == noise(n.into())));
+    while !held.asked.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(shown.read(2).unwrap() == noise(2));
+    assert!(!held.given_up.load(Ordering::SeqCst), "it has waited for the answer about another chunk");
+    held.released.store(true, Ordering::SeqCst);
+    (3..9).for_each(|n| assert!(shown.read(n).unwrap() == noise(n.into())));
+}
+
+/// One of two that is another version when it is read is not taken, the other one is; and it is read when it is opened.
+#[test]
+fn one_of_two_that_has_changed_is_not_taken() {
+    let chunks = (0..16).map(|n| (n.to_string(), zlib(&noise(n)))).collect();
+    let Shown { store: inner, .. } = Shown::of((".zarray", zarr("zlib").as_bytes()), chunks, None);
+    let faulty = Arc::new(Faulty::new(inner.clone()));
+    let key = Some(Key::root().join("3").unwrap());
+    faulty.add(Fault { call: Some(Call::Get), key, after: 0, times: 1, effect: Effect::OtherVersion });
+    let shown = Shown { store: inner, vfs: vfs_of(faulty, None) };
+    shown.vfs.read_ahead(1);
+    (0..9).for_each(|n| assert!(shown.read(n).unwrap() == noise(n.into())));
 }

@@ -9,6 +9,8 @@ use chunkmount::store::mem::MemStore;
 use chunkmount::store::{Key, Listing, Meta, Range, Requests, Store, Version};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, Vfs};
+use flate2::{Compression, read::ZlibEncoder};
+use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -77,16 +79,19 @@ fn threads() -> (usize, usize) {
     (crew.len(), others.len())
 }
 
-fn check(is_distant: bool) {
+fn check(is_distant: bool, compressor: &str) {
     let inner = MemStore::new();
     let key = |name: &str| Key::root().join(name).unwrap();
     let document = format!(
-        r#"{{"zarr_format":2,"shape":[{}],"chunks":[4],"dtype":"|u1","compressor":null,"filters":null,"order":"C","fill_value":0}}"#,
+        r#"{{"zarr_format":2,"shape":[{}],"chunks":[4],"dtype":"|u1","compressor":{compressor},"filters":null,"order":"C","fill_value":0}}"#,
         4 * CHUNKS
     );
     inner.put(key(".zarray"), document.into_bytes());
     for n in 0..CHUNKS {
-        inner.put(key(&n.to_string()), vec![u8::try_from(n).unwrap(); 4]);
+        let bytes = vec![u8::try_from(n).unwrap(); 4];
+        let mut zlib = Vec::new();
+        ZlibEncoder::new(&bytes[..], Compression::default()).read_to_end(&mut zlib).unwrap();
+        inner.put(key(&n.to_string()), if compressor == "null" { bytes } else { zlib });
     }
     let (panics, count) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
     let store = Panicking { inner, panics: panics.clone(), count: count.clone(), is_distant };
@@ -147,6 +152,8 @@ fn a_hundred_panics_are_a_hundred_errors() {
             usual(about);
         }
     }));
-    check(false);
-    check(true);
+    check(false, "null");
+    check(true, "null");
+    // Read ahead two at a time.
+    check(false, r#"{"id":"zlib","level":1}"#);
 }

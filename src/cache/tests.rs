@@ -73,3 +73,25 @@ fn an_error_answers_twice_and_a_panic_ends_the_wait() {
     assert!(result.is_err());
     assert_eq!(cache.get(2.into(), None, None, || Ok(block(1))).unwrap_err().kind(), Kind::Bug);
 }
+
+#[test]
+fn who_begins_to_make_a_block_is_the_only_one() {
+    let cache = Cache::new(1 << 20);
+    let begin = |id: u64| cache.begin(id.into(), None);
+    let making = begin(1).unwrap();
+    assert!(begin(1).is_none() && begin(2).is_some());
+    // Others wait for it, and get what it makes.
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| cache.get(1.into(), None, None, || panic!("it is being made")).unwrap().length());
+        while cache.counters().waits.load(Ordering::Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        making.make(None, || Ok(block(64))).unwrap();
+        assert_eq!(waiting.join().unwrap(), 64);
+    });
+    // It is in memory now; what has just failed is not tried again; what was given up (as 2 above) has failed.
+    assert!(begin(1).is_none());
+    assert!(begin(3).unwrap().make(None, || Err(Error::corrupt("x"))).is_err());
+    assert!(begin(3).is_none());
+    assert_eq!(cache.get(2.into(), None, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Bug);
+}

@@ -4,6 +4,8 @@
 //! about what follows. So its result is taken only when the checksum of the result stands at the very end of the input and
 //! nowhere before: then the stream ends there. Everything else goes through a streaming decoder, which reads members,
 //! padding and garbage apart.
+//!
+//! Where there are two blocks to decode, [`two`] is faster than libdeflate, and leaves what is not plain to the above.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -131,14 +133,14 @@ impl<'a> Wrapped<'a> {
         let is_zlib = is_zlib(encoded);
         let stream = match format {
             Format::Zlib | Format::Either if is_zlib => match encoded {
-                // No dictionary.
-                [_, flags, stream @ ..] if flags & 0x20 == 0 => stream,
+                // Matches within 32 KiB, and no dictionary.
+                [method, flags, stream @ ..] if method >> 4 <= 7 && flags & 0x20 == 0 => stream,
                 _ => return None,
             },
             Format::Gzip | Format::Either => after_gzip_header(encoded)?,
             Format::Zlib => return None,
         };
-        Some(Self { is_zlib: is_zlib && format != Format::Gzip, stream })
+        Some(Self { is_zlib, stream })
     }
 
     /// The result, if what follows the stream is its checksum and, after gzip, nothing but padding.
@@ -154,11 +156,13 @@ impl<'a> Wrapped<'a> {
     }
 }
 
-/// What follows the header of a gzip member; `None` where it is damaged or has a checksum of its own, which nobody writes.
+/// What follows the header of a gzip member; `None` where it is damaged, and where it has what nobody writes: a checksum of its own, or
+/// a longer text than all decoders take.
 fn after_gzip_header(encoded: &[u8]) -> Option<&[u8]> {
     const EXTRA: u8 = 4;
     const NAME: u8 = 8;
     const COMMENT: u8 = 16;
+    const LONGEST: usize = 65_535;
     let (header, mut rest) = encoded.split_first_chunk::<10>()?;
     let [magic0, magic1, method, flags, ..] = *header;
     if [magic0, magic1] != GZIP_MAGIC || method != 8 || flags & !(EXTRA | NAME | COMMENT | 1) != 0 {
@@ -170,7 +174,8 @@ fn after_gzip_header(encoded: &[u8]) -> Option<&[u8]> {
     }
     for text in [NAME, COMMENT] {
         if flags & text != 0 {
-            rest = rest.get(memchr::memchr(0, rest)?.checked_add(1)?..)?;
+            let end = memchr::memchr(0, rest.get(..rest.len().min(LONGEST))?)?;
+            rest = rest.get(end.checked_add(1)?..)?;
         }
     }
     Some(rest)

@@ -1,6 +1,6 @@
-//! Copying of literals and matches, which the LZ4 and BloscLZ decoders spend their time on.
+//! Copying of literals and matches, which the decoders of LZ4, BloscLZ and DEFLATE spend their time on.
 //!
-//! Both write whole 16 bytes where the buffer has them, also beyond the end of what is asked for: what stands there is not
+//! All write whole 16 bytes where the buffer has them, also beyond the end of what is asked for: what stands there is not
 //! decoded yet. That makes a short copy a load and a store, without a loop over a length that is not known.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]

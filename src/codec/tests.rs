@@ -492,5 +492,9 @@ fn two_at_once_are_as_each_alone() {
     check(Codec::Zlib, [zlib(&a[1..]), zlib(&b)], [false, true]);
     check(Codec::Gzip, [zlib(&a), gzip(&b)], [false; 2]);
     check(Codec::Zstd, [gzip(&a), gzip(&b)], [false; 2]);
+    // A header whose matches would reach further back than there are any.
+    let far = [&[0x98, 0x18], &zlib(&a)[2..]].concat();
+    assert!(chain(Codec::Zlib).decode(&far, Length::Exact(a.len())).is_err());
+    check(Codec::Zlib, [far, zlib(&b)], [false; 2]);
     assert!(chain(Codec::Gzip).finish(vec![0; 9], Length::Exact(10)).is_err());
 }

@@ -6,11 +6,14 @@
 
 use super::{Chunks, Place, Vfs};
 use crate::array::Array;
-use crate::cache::Making;
-use crate::chunk;
+use crate::cache::{Block, BlockId, Making};
+use crate::chunk::{self, Cost, Encoded, Needs};
+use crate::error::Result;
 use crate::placement::Part;
+use crate::store::Version;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -247,8 +250,7 @@ impl Vfs {
             std::thread::spawn(move || {
                 while let Some((place, other)) = vfs.ahead.take(|array| vfs.goes_in_pairs(array)) {
                     // A panic of a decoder is told to who opens the chunk; this thread lives on.
-                    let fetch = std::panic::AssertUnwindSafe(|| vfs.fetch_ahead(&place, other.as_ref()));
-                    let _ = std::panic::catch_unwind(fetch);
+                    let _ = catch_unwind(AssertUnwindSafe(|| vfs.fetch_ahead(&place, other.as_ref())));
                 }
             });
         }
@@ -298,54 +300,76 @@ impl Vfs {
 
     /// Puts chunks into the cache. What fails here fails again, with its reason, when the chunk is opened.
     fn fetch_ahead(&self, first: &Place, second: Option<&Place>) {
-        match (self.begin_ahead(first), second.and_then(|place| self.begin_ahead(place))) {
-            (Some(first), Some(second)) => self.fetch_two(first, second),
+        match (self.locate_ahead(first), second.and_then(|place| self.locate_ahead(place))) {
+            (Some(first), Some(second)) => self.fetch_two(&first, &second),
             (Some(one), None) | (None, Some(one)) => {
-                let Begun { place, part, making } = one;
-                let version = part.meta.version.clone();
-                let bytes = place.chunks.array.chunk_bytes();
-                let made = making.make(bytes, || self.read_chunk(place, &version, Some(part)));
-                self.note_fetched(place, made.is_ok());
+                if let Some(making) = self.cache.begin(one.id, Some(one.version())) {
+                    self.make_ahead(&one, making, || self.read_chunk(one.place, one.version(), Some(one.part.clone())));
+                }
             }
             (None, None) => {}
         }
     }
 
-    fn fetch_two(&self, first: Begun<'_>, second: Begun<'_>) {
+    /// The same of two chunks of an array, decoded at once.
+    fn fetch_two<'a>(&self, first: &'a Located<'_>, second: &'a Located<'_>) {
         let array = &first.place.chunks.array;
-        let settle = |block| self.cache.settle(block);
-        let results = chunk::read_two(self.store(), [&first.part, &second.part], array, &self.budget, settle);
-        for (Begun { place, part, making }, (block, cost)) in [first, second].into_iter().zip(results) {
-            let made = making.make(array.chunk_bytes(), || self.note_read(place, &part, block, cost)).is_ok();
-            self.note_fetched(place, made);
-            self.ahead.in_pairs.fetch_add(u64::from(made), Ordering::Relaxed);
+        let (Ok(for_first), Ok(for_second)) = (Needs::of(array, &first.part), Needs::of(array, &second.part)) else { return };
+        // One share for both: who holds one while waiting for another may wait for who does the same.
+        let _share = self.budget.take(for_first.memory.saturating_add(for_second.memory));
+        // Nobody waits for these reads: who opens one of the two has nothing to do with the store's answer about the other.
+        let read = |chunk: &'a Located<'_>, needs| Encoded::read(self.store(), &chunk.part, needs, Some(chunk.version()));
+        let (mut a, mut b) = (read(first, for_first), read(second, for_second));
+        let rights = [first, second].map(|chunk| self.cache.begin(chunk.id, Some(chunk.version())));
+        let are_two = rights.iter().all(Option::is_some);
+        if let (Ok(a), Ok(b), true) = (&mut a, &mut b, are_two) {
+            chunk::begin_two(array, a, b);
+        }
+        for ((chunk, encoded), making) in [(first, a), (second, b)].into_iter().zip(rights) {
+            let Some(making) = making else { continue };
+            let decode = || {
+                let mut cost = Cost::default();
+                let block = encoded.and_then(|encoded| encoded.decode(array, &mut cost));
+                self.note_read(chunk.place, &chunk.part, block.map(|block| self.cache.settle(block)), cost)
+            };
+            // A panic is told to who waits for this one.
+            let made = catch_unwind(AssertUnwindSafe(|| self.make_ahead(chunk, making, decode)));
+            self.ahead.in_pairs.fetch_add(u64::from(are_two && made.unwrap_or(false)), Ordering::Relaxed);
         }
     }
 
-    /// Finds a chunk, for the caller to make its block; `None` where that is not to be done. Who waited here for another who makes it would
-    /// read nothing ahead meanwhile.
-    fn begin_ahead<'a>(&'a self, place: &'a Place) -> Option<Begun<'a>> {
+    /// Finds a chunk that is to be read ahead; `None` where that is not to be done. Who waited for another who makes it would read nothing
+    /// ahead meanwhile.
+    fn locate_ahead<'a>(&self, place: &'a Place) -> Option<Located<'a>> {
         let inode = place.number()?;
         let part = self.part(place).ok()?;
-        let version = &part.meta.version;
-        let id = self.block_id(inode, place, Some(version));
+        let id = self.block_id(inode, place, Some(&part.meta.version));
         let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(id, bytes));
-        let making = if crowded { None } else { self.cache.begin(id, Some(version)) };
-        making.map(|making| Begun { place, part, making })
+        let is_wanted = !crowded && self.cache.is_wanted(id, Some(&part.meta.version));
+        is_wanted.then_some(Located { place, part, id })
     }
 
-    fn note_fetched(&self, place: &Place, is_right: bool) {
-        let counters = &place.chunks.counters;
+    /// Makes the block of a chunk. Whether it is right.
+    fn make_ahead(&self, chunk: &Located<'_>, making: Making<'_>, make: impl FnOnce() -> Result<Block>) -> bool {
+        let Chunks { array, counters, .. } = &*chunk.place.chunks;
         counters.misses.fetch_add(1, Ordering::Relaxed);
+        let is_right = making.make(array.chunk_bytes(), make).is_ok();
         if is_right { &self.ahead.fetched } else { &counters.errors }.fetch_add(1, Ordering::Relaxed);
+        is_right
     }
 }
 
-/// A chunk that is about to be read ahead.
-struct Begun<'a> {
+/// A chunk that is to be read ahead.
+struct Located<'a> {
     place: &'a Place,
     part: Part,
-    making: Making<'a>,
+    id: BlockId,
+}
+
+impl Located<'_> {
+    fn version(&self) -> &Version {
+        &self.part.meta.version
+    }
 }
 
 impl Ahead {

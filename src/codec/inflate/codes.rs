@@ -41,11 +41,13 @@ const DISTANCE_ENTRIES: usize = 1024;
 pub struct Codes {
     symbols: [u32; ENTRIES],
     distances: [u32; DISTANCE_ENTRIES],
+    /// They are those of the specification.
+    are_fixed: bool,
 }
 
 impl Default for Codes {
     fn default() -> Self {
-        Self { symbols: [SPECIAL; ENTRIES], distances: [SPECIAL; DISTANCE_ENTRIES] }
+        Self { symbols: [SPECIAL; ENTRIES], distances: [SPECIAL; DISTANCE_ENTRIES], are_fixed: false }
     }
 }
 
@@ -151,6 +153,7 @@ impl Codes {
 
     /// Makes the tables of codes of these lengths; `None` where there are none.
     pub fn set(&mut self, symbols: &[u8], distances: &[u8]) -> Option<()> {
+        self.are_fixed = false;
         // Without an end the block has none.
         symbols.get(256).filter(|length| **length > 0)?;
         tabulate(&mut self.symbols, QUICK, symbols, &MEANINGS, false)?;
@@ -158,12 +161,17 @@ impl Codes {
         tabulate(&mut self.distances, QUICK_DISTANCE, distances, &DISTANCES, true)
     }
 
-    /// Makes the tables of the codes of the specification.
+    /// Makes the tables of the codes of the specification, once for blocks of them in a row: those can be very many and very short.
     pub fn set_fixed(&mut self) -> Option<()> {
+        if self.are_fixed {
+            return Some(());
+        }
         let mut symbols = [8; SYMBOLS];
         symbols.get_mut(144..256)?.fill(9);
         symbols.get_mut(256..280)?.fill(7);
-        self.set(&symbols, &[5; 32])
+        self.set(&symbols, &[5; 32])?;
+        self.are_fixed = true;
+        Some(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a stream is decoded: a step is up to three literals, or as many and a match.
+//! Where a stream is decoded: a step is up to three literals, or up to two and a match.
 //!
 //! All that a step needs is in arrays of fixed lengths, so that it has few numbers to keep at hand and none to compare with the ends of
 //! buffers: those of two streams fit into the registers.
@@ -15,10 +15,10 @@ pub const HISTORY: usize = 32 << 10;
 /// A step begins only where less than this is in the window.
 pub const FULL: usize = HISTORY + (96 << 10);
 
-/// More than a step takes of the input: two words.
+/// More than a step reads of the input: two words, of which the second begins up to seven bytes after the first.
 pub const AHEAD: usize = 32;
 
-/// More than a step adds to the window: three literals, a match of 258 bytes, and what [`repeat`] writes beyond it.
+/// More than a step adds to the window: two literals, a match of 258 bytes, and what [`repeat`] writes beyond it.
 const BEYOND: usize = 320;
 
 /// What a stream is decoded with.
@@ -81,7 +81,7 @@ impl Cursor {
         self.count = self.count.wrapping_sub(entry & 31);
     }
 
-    /// The next `count` bits, at most 32, as a number; zeros after the end of the input.
+    /// The next `count` bits, at most 31, as a number; zeros after the end of the input.
     pub fn take(&mut self, count: u32, input: &[u8; INPUT + AHEAD]) -> u32 {
         self.refill(input);
         let number = super::codes::lowest(self.bits, count);
@@ -108,7 +108,8 @@ impl Cursor {
         ((entry >> 16) as usize).wrapping_add(usize::try_from(added).unwrap_or(0))
     }
 
-    /// One step. The bits that it takes are at most 33 of literals and 20 of a length, which one refill has; then 28 of a distance.
+    /// One step. The bits that it takes are at most 33 of literals, or 22 of them and 20 of a length, which one refill has; then 28 of a
+    /// distance.
     #[inline(always)]
     fn step(&mut self, buffers: &mut Buffers) -> Step {
         if self.at >= INPUT || self.filled >= FULL {

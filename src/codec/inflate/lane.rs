@@ -92,12 +92,14 @@ impl<'a, 'b> Lane<'a, 'b> {
         if self.cursor.at < INPUT && self.fed > 0 {
             return Some(());
         }
-        let used = self.cursor.at.min(self.held);
+        // The bytes whose bits are at hand stay: a stream may end among them.
+        let kept = (self.cursor.count >> 3) as usize;
+        let used = self.cursor.at.checked_sub(kept)?.min(self.held);
         // What is looked at after the end are zeros, no more than one refill of them.
-        let over = self.cursor.at.checked_sub(used).filter(|over| *over < AHEAD)?;
+        let at = self.cursor.at.checked_sub(used).filter(|at| *at < AHEAD)?;
         self.buffers.input.copy_within(used..self.held, 0);
         self.held = self.held.checked_sub(used)?;
-        self.cursor.at = over;
+        self.cursor.at = at;
         let (_, empty) = self.buffers.input.split_at_mut_checked(self.held)?;
         let rest = self.encoded.get(self.fed..)?;
         let count = rest.len().min(empty.len());

@@ -187,14 +187,32 @@ fn streams_end() {
     {
         assert!(two(stream(&input, length), stream(&input, length)) == (None, None));
     }
-    // At each place around the ends of the buffers: stored, and with codes of seven and eight bits.
+    // At each place around the ends of the buffers: stored, and with codes of seven and eight bits; with something after them, and cut.
     let mut next = numbers(3);
-    for (length, values) in
-        (16_340..16_440).map(|n| (n, 256)).chain((131_040..131_080).map(|n| (n, 200))).chain((17_500..17_600).map(|n| (n, 200)))
-    {
+    let lengths = (16_330..16_440).map(|n| (n, 256)).chain((131_040..131_080).map(|n| (n, 200)));
+    for (length, values) in lengths.chain((17_080..17_280).map(|n| (n, 200))) {
         let bytes: Vec<u8> = (0..length).map(|_| next(values) as u8).collect();
         let encoded = by_libdeflate(&bytes, 1);
-        let (whole, cut) = two(stream(&encoded, length), stream(&encoded[..encoded.len() - 1], length));
-        assert!(whole.unwrap() == (bytes, &[][..]) && cut.is_none());
+        let followed = [&encoded[..], b"trailer"].concat();
+        let (whole, cut) = two(stream(&followed, length), stream(&encoded[..encoded.len() - 1], length));
+        assert!(whole.unwrap() == (bytes, &b"trailer"[..]) && cut.is_none(), "{length}, encoded {}", encoded.len());
     }
+}
+
+/// Blocks that are very many and very short, stored and with the code of the specification.
+#[test]
+fn many_short_blocks_are_decoded() {
+    let stored = |bytes: &[u8]| {
+        let blocks = bytes.chunks(255).flat_map(|block| {
+            let length = block.len() as u16;
+            [&[0][..], &length.to_le_bytes(), &(!length).to_le_bytes(), block].concat()
+        });
+        blocks.chain([1, 0, 0, 0xff, 0xff]).collect::<Vec<u8>>()
+    };
+    let bytes: Vec<u8> = (0..200_000u64).map(|i| (i * i / 3) as u8).collect();
+    let empty = (0..200_000).fold(Bits::default(), |bits, _| bits.number(0, 1).number(1, 2).number(0, 7));
+    let empty = empty.number(1, 1).number(1, 2).number(0, 7).bytes();
+    let stored = stored(&bytes);
+    let (one, two) = two(stream(&stored, bytes.len()), stream(&empty, 0));
+    assert!(one.unwrap() == (bytes, &[][..]) && two.unwrap() == (vec![], &[][..]));
 }
