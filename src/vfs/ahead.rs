@@ -317,16 +317,21 @@ impl Vfs {
         let (Ok(for_first), Ok(for_second)) = (Needs::of(array, &first.part), Needs::of(array, &second.part)) else { return };
         // One share for both: who holds one while waiting for another may wait for who does the same.
         let _share = self.budget.take(for_first.memory.saturating_add(for_second.memory));
-        // Nobody waits for these reads: who opens one of the two has nothing to do with the store's answer about the other.
         let read = |chunk: &'a Located<'_>, needs| Encoded::read(self.store(), &chunk.part, needs, Some(chunk.version()));
-        let (mut a, mut b) = (read(first, for_first), read(second, for_second));
-        let rights = [first, second].map(|chunk| self.cache.begin(chunk.id, Some(chunk.version())));
-        let are_two = rights.iter().all(Option::is_some);
-        if let (Ok(a), Ok(b), true) = (&mut a, &mut b, are_two) {
+        let begin = |chunk: &Located<'_>| self.cache.begin(chunk.id, Some(chunk.version()));
+        // Who opens one of the two does not wait for the store's answer about the other. So the one that is opened later is read before
+        // there is a right to either, and who waits for the first waits for its own.
+        let b = read(second, for_second);
+        let right = begin(first);
+        let a = right.is_some().then(|| read(first, for_first));
+        let mut both = [(first, right, a), (second, begin(second), Some(b))];
+        let mut are_two = false;
+        if let [(_, Some(_), Some(Ok(a))), (_, Some(_), Some(Ok(b)))] = &mut both {
             chunk::begin_two(array, a, b);
+            are_two = true;
         }
-        for ((chunk, encoded), making) in [(first, a), (second, b)].into_iter().zip(rights) {
-            let Some(making) = making else { continue };
+        for (chunk, right, encoded) in both {
+            let (Some(making), Some(encoded)) = (right, encoded) else { continue };
             let decode = || {
                 let mut cost = Cost::default();
                 let block = encoded.and_then(|encoded| encoded.decode(array, &mut cost));
