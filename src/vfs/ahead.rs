@@ -29,7 +29,7 @@ const DEPTH: usize = 64;
 /// Chunks waiting to be read ahead, for the whole mount.
 #[derive(Default)]
 pub struct Ahead {
-    queue: Mutex<Queue>,
+    queue: Mutex<VecDeque<Wish>>,
     wake: Condvar,
     workers: AtomicUsize,
     /// The threads are to end. Set and read while the queue is held.
@@ -40,11 +40,16 @@ pub struct Ahead {
     pub in_pairs: AtomicU64,
 }
 
-#[derive(Default)]
-struct Queue {
-    wishes: VecDeque<Place>,
-    /// Threads that wait for more.
-    idle: usize,
+/// A chunk to read ahead, and another one of its array to read with it.
+type Wish = (Place, Option<Place>);
+
+/// How much is read ahead of a reader.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    /// Most chunks.
+    depth: usize,
+    /// Chunks that are read at once: as many are asked for at a time, or a multiple of it.
+    at_once: usize,
 }
 
 /// In which order a reader goes through the chunks.
@@ -87,8 +92,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Takes note that `index` was opened, and tells the chunks to read ahead, at most `depth` of them.
-    fn opened(&mut self, grid: &[u64], index: &[u64], depth: usize) -> Vec<Vec<u64>> {
+    /// Takes note that `index` was opened, and tells the chunks to read ahead.
+    fn opened(&mut self, grid: &[u64], index: &[u64], reach: Reach) -> Vec<Vec<u64>> {
         if let Some(mut stream) = self.take(|stream| stream.has_met(index).then_some(())).map(|(stream, ())| stream) {
             stream.skipped.retain(|(_, skipped)| skipped != index);
             stream.missed = 0;
@@ -102,7 +107,7 @@ impl Streams {
             self.streams.truncate(STREAMS);
             return Vec::new();
         };
-        let wanted = stream.go_on(grid, index, depth, order, skipped);
+        let wanted = stream.go_on(grid, index, reach, order, skipped);
         self.streams.push_front(stream);
         wanted
     }
@@ -145,7 +150,7 @@ impl Stream {
     }
 
     /// Goes on to `index`, and tells the chunks to read ahead.
-    fn go_on(&mut self, grid: &[u64], index: &[u64], depth: usize, order: Order, skipped: Vec<Vec<u64>>) -> Vec<Vec<u64>> {
+    fn go_on(&mut self, grid: &[u64], index: &[u64], reach: Reach, order: Order, skipped: Vec<Vec<u64>>) -> Vec<Vec<u64>> {
         if self.order.as_ref() != Some(&order) {
             (self.run, self.frontier) = (0, None);
         }
@@ -169,8 +174,8 @@ impl Stream {
             return Vec::new();
         }
         // Where much can be fetched at once each step costs a wait for the network, so there are few.
-        let growth = if depth > 16 { 4usize } else { 2 };
-        let depth = depth.min(growth.saturating_pow(self.run.min(16)));
+        let growth = if reach.depth > 16 { 4usize } else { 2 };
+        let depth = reach.depth.min(growth.saturating_pow(self.run.min(16)));
         let asked = self.frontier.as_ref().map_or(0, |(_, count)| *count);
         let (mut at, mut count) = match self.frontier.take() {
             Some((at, count)) if count > steps => (at, count - steps),
@@ -178,7 +183,9 @@ impl Stream {
         };
         // What was passed by, beyond what has been asked for, will be opened soon.
         let mut wanted: Vec<Vec<u64>> = skipped.into_iter().skip(asked).take(depth).collect();
-        while count < depth
+        let at_once = reach.at_once.clamp(1, depth.max(1));
+        let end = count + depth.saturating_sub(count) / at_once * at_once;
+        while count < end
             && wanted.len() < depth
             && let Some(next) = order.next(grid, &at)
         {
@@ -248,7 +255,7 @@ impl Vfs {
         for _ in 0..threads {
             let vfs = Arc::clone(self);
             std::thread::spawn(move || {
-                while let Some((place, other)) = vfs.ahead.take(|array| vfs.goes_in_pairs(array)) {
+                while let Some((place, other)) = vfs.ahead.take() {
                     // A panic of a decoder is told to who opens the chunk; this thread lives on.
                     let _ = catch_unwind(AssertUnwindSafe(|| vfs.fetch_ahead(&place, other.as_ref())));
                 }
@@ -266,29 +273,26 @@ impl Vfs {
 
     /// Takes note that a chunk was opened, and has the next ones fetched if the order of reading is known.
     pub(super) fn note_open(&self, place: &Place) {
-        let depth = self.depth(&place.chunks.array);
-        if depth == 0 {
-            return;
-        }
         let chunks = &place.chunks;
-        let mut wanted = chunks.streams.lock().opened(&chunks.array.grid(), &place.path, depth);
+        let Some(reach) = self.reach(&chunks.array) else { return };
+        let mut wanted = chunks.streams.lock().opened(&chunks.array.grid(), &place.path, reach);
         // Nobody is woken for what is in memory. If it is of a version before, who opens it finds that out. (With `--refresh` the version
         // has to be known first.)
         if self.options.refresh.is_none() {
             wanted.retain(|path| !chunks.places.pack(chunks.slot, path).is_some_and(|inode| self.cache.has(inode.into())));
         }
-        self.ahead.put(chunks, wanted);
+        self.ahead.put(chunks, wanted, reach.at_once);
     }
 
-    /// How many chunks of an array may be read ahead of a reader: as many as the threads can fetch at once, within a quarter of
-    /// the cache and half of the memory for decoding.
-    fn depth(&self, array: &Array) -> usize {
+    /// How many chunks of an array may be read ahead of a reader: four times as many as the threads fetch at once, so that they have work
+    /// while the reader waits for a processor; within a quarter of the cache and half of the memory for decoding. `None` where none may.
+    fn reach(&self, array: &Array) -> Option<Reach> {
         let workers = self.ahead.workers.load(Ordering::Relaxed);
-        let Some(bytes) = array.chunk_bytes().filter(|_| workers > 0) else { return 0 };
+        let bytes = array.chunk_bytes().filter(|_| workers > 0)?;
         let room = (self.options.cache_size / 4 / bytes.max(1)).min(self.budget.limit() / 2 / bytes.saturating_mul(3).max(1));
-        // What a thread has in work, and as much again.
-        let of_each = if self.goes_in_pairs(array) { 4 } else { 2 };
-        usize::try_from(room).unwrap_or(DEPTH).min(workers.saturating_mul(of_each)).min(DEPTH)
+        let at_once = if self.goes_in_pairs(array) { 2 } else { 1 };
+        let depth = usize::try_from(room).unwrap_or(DEPTH).min(workers.saturating_mul(4 * at_once)).min(DEPTH);
+        (depth > 0).then_some(Reach { depth, at_once })
     }
 
     /// Whether two chunks of an array are read ahead at once: where two are decoded in less time than one after the other. Of a store that
@@ -378,39 +382,34 @@ impl Located<'_> {
 }
 
 impl Ahead {
-    fn put(&self, chunks: &Arc<Chunks>, wanted: Vec<Vec<u64>>) {
+    fn put(&self, chunks: &Arc<Chunks>, wanted: Vec<Vec<u64>>, at_once: usize) {
         if wanted.is_empty() {
             return;
         }
+        let mut wanted = wanted.into_iter().map(|path| Place { chunks: chunks.clone(), path: path.into(), pin: None });
         let mut queue = self.queue.lock();
-        for index in wanted {
+        while let Some(place) = wanted.next() {
+            let other = if at_once > 1 { wanted.next() } else { None };
             // Readers that went elsewhere leave their wishes behind: the oldest go first.
-            if queue.wishes.len() >= DEPTH * 4 {
-                queue.wishes.pop_front();
+            if queue.len() >= DEPTH * 4 {
+                queue.pop_front();
             }
-            queue.wishes.push_back(Place { chunks: chunks.clone(), path: index.into(), pin: None });
+            queue.push_back((place, other));
             self.wake.notify_one();
         }
     }
 
-    /// The next chunk, as soon as there is one, and another of an array that goes in pairs, if there are more than threads that wait for
-    /// them; `None` when there will be no more.
-    fn take(&self, goes_in_pairs: impl Fn(&Array) -> bool) -> Option<(Place, Option<Place>)> {
+    /// The next wish, as soon as there is one; `None` when there will be no more.
+    fn take(&self) -> Option<Wish> {
         let mut queue = self.queue.lock();
         loop {
             if self.ended.load(Ordering::Relaxed) {
                 return None;
             }
-            if let Some(place) = queue.wishes.pop_front() {
-                let is_of_its_array = |other: &Place| Arc::ptr_eq(&other.chunks, &place.chunks);
-                let can_pair = queue.wishes.len() > queue.idle && goes_in_pairs(&place.chunks.array);
-                let at = if can_pair { queue.wishes.iter().position(is_of_its_array) } else { None };
-                let other = at.and_then(|at| queue.wishes.remove(at));
-                return Some((place, other));
+            if let Some(wish) = queue.pop_front() {
+                return Some(wish);
             }
-            queue.idle += 1;
             self.wake.wait(&mut queue);
-            queue.idle -= 1;
         }
     }
 }
@@ -419,11 +418,15 @@ impl Ahead {
 mod tests {
     use super::*;
 
+    fn reach(depth: usize) -> Reach {
+        Reach { depth, at_once: 1 }
+    }
+
     fn walk(grid: &[u64], indices: &[&[u64]]) -> Vec<Vec<u64>> {
         let mut streams = Streams::default();
         let mut wanted = Vec::new();
         for index in indices {
-            wanted.extend(streams.opened(grid, index, 4));
+            wanted.extend(streams.opened(grid, index, reach(4)));
         }
         wanted
     }
@@ -454,6 +457,16 @@ mod tests {
     }
 
     #[test]
+    fn chunks_are_asked_for_two_at_a_time_where_two_are_read_at_once() {
+        let mut streams = Streams::default();
+        let mut asked = |n| streams.opened(&[14], &[n], Reach { depth: 4, at_once: 2 }).concat();
+        let wanted: Vec<Vec<u64>> = (0..14).map(&mut asked).collect();
+        let pairs = [vec![], vec![2, 3], vec![4, 5], vec![6, 7], vec![], vec![8, 9], vec![], vec![10, 11], vec![], vec![12, 13]];
+        assert_eq!(wanted[..10], pairs);
+        assert!(wanted[10..].concat().is_empty());
+    }
+
+    #[test]
     fn those_who_share_the_chunks_are_one_reader() {
         // Each takes the next chunk, but they do not come in just that order.
         let indices = [0u64, 1, 2, 4, 3, 6, 5, 9, 8, 7, 10, 11].map(|n| [n]);
@@ -471,8 +484,8 @@ mod tests {
         assert!(all_but(14, |_| false) && all_but(14, |n| n % 5 == 3));
         // No more at a time than are wanted at most.
         let mut streams = Streams::default();
-        (0..4).for_each(|n| drop(streams.opened(&[50], &[n], 2)));
-        assert_eq!(streams.opened(&[50], &[16], 2), [[6], [7]]);
+        (0..4).for_each(|n| drop(streams.opened(&[50], &[n], reach(2))));
+        assert_eq!(streams.opened(&[50], &[16], reach(2)), [[6], [7]]);
         // Too far on is another one, and who leaves out every second is soon recognised.
         assert!(walk(&[100], &[&[0], &[1], &[2], &[60]]).concat().iter().all(|n| *n < 7));
         let indices: Vec<[u64; 1]> = (0..4).chain((5..61).step_by(2)).map(|n| [n]).collect();
