@@ -46,8 +46,10 @@ type Wish = (Place, Option<Place>);
 /// How much is read ahead of a reader.
 #[derive(Debug, Clone, Copy)]
 struct Reach {
-    /// Most chunks.
+    /// Most chunks, once the order has held for some time.
     depth: usize,
+    /// How many times as many there are each time that it holds.
+    growth: usize,
     /// Chunks that are read at once: as many are asked for at a time, or a multiple of it.
     at_once: usize,
 }
@@ -173,9 +175,7 @@ impl Stream {
             *self = Self { last: std::mem::take(&mut self.last), step: moved, ..Self::default() };
             return Vec::new();
         }
-        // Where much can be fetched at once each step costs a wait for the network, so there are few.
-        let growth = if reach.depth > 16 { 4usize } else { 2 };
-        let depth = reach.depth.min(growth.saturating_pow(self.run.min(16)));
+        let depth = reach.depth.min(reach.growth.saturating_pow(self.run.min(16)));
         let asked = self.frontier.as_ref().map_or(0, |(_, count)| *count);
         let (mut at, mut count) = match self.frontier.take() {
             Some((at, count)) if count > steps => (at, count - steps),
@@ -292,7 +292,9 @@ impl Vfs {
         let room = (self.options.cache_size / 4 / bytes.max(1)).min(self.budget.limit() / 2 / bytes.saturating_mul(3).max(1));
         let at_once = if self.goes_in_pairs(array) { 2 } else { 1 };
         let depth = usize::try_from(room).unwrap_or(DEPTH).min(workers.saturating_mul(4 * at_once)).min(DEPTH);
-        (depth > 0).then_some(Reach { depth, at_once })
+        // Where each step costs a wait for the network there are few.
+        let growth = if self.store().is_distant() { 4 } else { 2 };
+        (depth > 0).then_some(Reach { depth, growth, at_once })
     }
 
     /// Whether two chunks of an array are read ahead at once: where two are decoded in less time than one after the other. Of a store that
@@ -419,7 +421,7 @@ mod tests {
     use super::*;
 
     fn reach(depth: usize) -> Reach {
-        Reach { depth, at_once: 1 }
+        Reach { depth, growth: 2, at_once: 1 }
     }
 
     fn walk(grid: &[u64], indices: &[&[u64]]) -> Vec<Vec<u64>> {
@@ -459,7 +461,7 @@ mod tests {
     #[test]
     fn chunks_are_asked_for_two_at_a_time_where_two_are_read_at_once() {
         let mut streams = Streams::default();
-        let mut asked = |n| streams.opened(&[14], &[n], Reach { depth: 4, at_once: 2 }).concat();
+        let mut asked = |n| streams.opened(&[14], &[n], Reach { depth: 4, growth: 2, at_once: 2 }).concat();
         let wanted: Vec<Vec<u64>> = (0..14).map(&mut asked).collect();
         let pairs = [vec![], vec![2, 3], vec![4, 5], vec![6, 7], vec![], vec![8, 9], vec![], vec![10, 11], vec![], vec![12, 13]];
         assert_eq!(wanted[..10], pairs);
