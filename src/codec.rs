@@ -339,8 +339,8 @@ impl Chain {
         self.deflate().is_some()
     }
 
-    /// Undoes the outermost codec of two blocks at once, if it is gzip or zlib, which takes less time than one after the other. `lengths` are
-    /// those of the results of the whole chain. [`Chain::finish`] undoes the rest; `None` for a block of which [`Chain::decode`] has to
+    /// Undoes the outermost codec of two blocks at once, if it is gzip or zlib, which takes less time than one after the other. `lengths`
+    /// are those of the results of the whole chain, in bytes. [`Chain::finish`] undoes the rest; `None` for a block of which [`Chain::decode`] has to
     /// tell what is wrong with it, or that it decodes all the same.
     pub fn undo_two(&self, encoded: [&[u8]; 2], lengths: [usize; 2]) -> [Option<Vec<u8>>; 2] {
         let stage = |encoded: &[u8], length| match self.checked_lengths(encoded.len(), Length::Exact(length)).ok()?.last()? {

@@ -5,7 +5,7 @@
 use chunkmount::error::{Kind, Result};
 use chunkmount::store::faulty::{Call, Effect, Fault, Faulty};
 use chunkmount::store::mem::MemStore;
-use chunkmount::store::{Key, Listing, Meta, Range, Requests, Store, Version};
+use chunkmount::store::{Key, Store};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, ROOT, Vfs};
 use flate2::{
@@ -15,7 +15,6 @@ use flate2::{
 use serde_json::Value;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A mounted array of 16 chunks; the seventh is damaged, the ninth is absent.
@@ -192,73 +191,35 @@ fn chunks_that_are_read_ahead_in_pairs_are_right() {
     }
 }
 
-/// A store in which the answers about chunk 3 are kept back, for ten seconds at most.
-struct Held {
-    inner: Arc<MemStore>,
-    asked: AtomicBool,
-    released: AtomicBool,
-    given_up: AtomicBool,
-}
-
-impl Store for Held {
-    fn name(&self) -> String {
-        "held".into()
-    }
-
-    fn head(&self, key: &Key) -> Result<Meta> {
-        self.inner.head(key)
-    }
-
-    fn get(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
-        let start = Instant::now();
-        while key.as_bytes() == b"3" && !self.released.load(Ordering::SeqCst) {
-            self.asked.store(true, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(1));
-            if start.elapsed() > Duration::from_secs(10) {
-                self.given_up.store(true, Ordering::SeqCst);
-                break;
-            }
-        }
-        self.inner.get(key, range, pin, limit, into)
-    }
-
-    fn list(&self, key: &Key) -> Result<Listing> {
-        self.inner.list(key)
-    }
-
-    fn requests(&self) -> Requests {
-        self.inner.requests()
-    }
+/// A tree of 16 chunks of zlib in which reading chunk 3 for the first time has this effect.
+fn shown_with(effect: Effect) -> (Shown, Arc<Faulty>) {
+    let chunks = (0..16).map(|n| (n.to_string(), zlib(&noise(n)))).collect();
+    let Shown { store, .. } = Shown::of((".zarray", zarr("zlib").as_bytes()), chunks, None);
+    let faulty = Arc::new(Faulty::new(store.clone()));
+    let key = Some(Key::root().join("3").unwrap());
+    faulty.add(Fault { call: Some(Call::Get), key, after: 0, times: 1, effect });
+    (Shown { store, vfs: vfs_of(faulty.clone(), None) }, faulty)
 }
 
 /// Who opens a chunk does not wait for what the store has to say of the one that is read ahead with it.
 #[test]
 fn a_chunk_does_not_wait_for_the_other_s_store() {
-    let chunks = (0..16).map(|n| (n.to_string(), zlib(&noise(n)))).collect();
-    let Shown { store: inner, .. } = Shown::of((".zarray", zarr("zlib").as_bytes()), chunks, None);
-    let (asked, released, given_up) = Default::default();
-    let held = Arc::new(Held { inner: inner.clone(), asked, released, given_up });
-    let shown = Shown { store: inner, vfs: vfs_of(held.clone(), None) };
+    let (shown, faulty) = shown_with(Effect::Delay(Duration::from_secs(10)));
     shown.vfs.read_ahead(1);
     (0..2).for_each(|n| assert!(shown.read(n).unwrap() == noise(n.into())));
-    while !held.asked.load(Ordering::SeqCst) {
+    let asked = (Call::Get, Key::root().join("3").unwrap());
+    while !faulty.calls().contains(&asked) {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(shown.read(2).unwrap() == noise(2));
-    assert!(!held.given_up.load(Ordering::SeqCst), "it has waited for the answer about another chunk");
-    held.released.store(true, Ordering::SeqCst);
+    assert_eq!(shown.counted("/cache/waits"), 0);
     (3..9).for_each(|n| assert!(shown.read(n).unwrap() == noise(n.into())));
 }
 
 /// One of two that is another version when it is read is not taken, the other one is; and it is read when it is opened.
 #[test]
 fn one_of_two_that_has_changed_is_not_taken() {
-    let chunks = (0..16).map(|n| (n.to_string(), zlib(&noise(n)))).collect();
-    let Shown { store: inner, .. } = Shown::of((".zarray", zarr("zlib").as_bytes()), chunks, None);
-    let faulty = Arc::new(Faulty::new(inner.clone()));
-    let key = Some(Key::root().join("3").unwrap());
-    faulty.add(Fault { call: Some(Call::Get), key, after: 0, times: 1, effect: Effect::OtherVersion });
-    let shown = Shown { store: inner, vfs: vfs_of(faulty, None) };
+    let (shown, _) = shown_with(Effect::OtherVersion);
     shown.vfs.read_ahead(1);
     (0..9).for_each(|n| assert!(shown.read(n).unwrap() == noise(n.into())));
 }

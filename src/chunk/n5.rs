@@ -23,8 +23,8 @@ const FEW: usize = 4;
 /// Most directories listed to find them.
 const LISTINGS: u32 = 64;
 
-/// Decodes a block into the content of the shown chunk file. Pure. Of elements `undone` is what the outermost codec gives, where that has been
-/// undone.
+/// Decodes a block into the content of the shown chunk file. Pure. Of elements, `undone` is what the outermost codec gives, where that has
+/// been undone.
 ///
 /// # Errors
 /// [`crate::error::Kind::Corrupt`], [`crate::error::Kind::TooBig`] or [`crate::error::Kind::Unsupported`], naming what was found and

@@ -1,9 +1,9 @@
 //! bzip2, of one or more streams, by a decoder of our own.
 //!
 //! The format has no specification but its first program; [Joe Tsai's](https://github.com/dsnet/compress/blob/master/doc/bzip2-format.pdf)
-//! describes it. A stream is a header, blocks with a checksum each, of up to 900,000 bytes before their runs are undone, and a checksum of them all. A block is
-//! undone in four steps, of which each is a module: [`bits`] and [`symbols`] (prefix codes, runs, and a list in which what comes is
-//! moved to the front), [`bwt`] (the transform of Burrows and Wheeler), and [`runs`].
+//! describes it. A stream is a header, blocks with a checksum each, of up to 900,000 bytes before their runs are undone, and a checksum of
+//! them all. A block is undone in four steps, of which each is a module: [`bits`] and [`symbols`] (prefix codes, runs, and a list in which
+//! what comes is moved to the front), [`bwt`] (the transform of Burrows and Wheeler), and [`runs`].
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 

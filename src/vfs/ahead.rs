@@ -1,8 +1,8 @@
 //! Reading ahead: a reader that opens chunk after chunk is recognised, and the chunks that it will open next are fetched and
 //! decoded by threads of their own, so that the store's latency and the decoding hide behind what the reader does.
 //!
-//! Nobody waits for it: what is read ahead takes at most a part of the cache and of the memory for decoding, a reader that comes
-//! before its turn decodes for itself, and what goes wrong here is told when the chunk is opened.
+//! Nobody waits for it but who opens a chunk that is being decoded: what is read ahead takes at most a part of the cache and of the memory
+//! for decoding, a reader that comes before its turn decodes for itself, and what goes wrong here is told when the chunk is opened.
 
 mod streams;
 

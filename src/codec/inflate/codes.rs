@@ -295,3 +295,23 @@ fn following(code: u32, bits: u32) -> u32 {
     let bit = 1 << (31 - clear.leading_zeros());
     (code & (bit - 1)) | bit
 }
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a known place of a table")]
+mod tests {
+    use super::*;
+
+    /// The tables of the specification are made once for blocks in a row, and again after others, also such as are none.
+    #[test]
+    fn tables_of_the_fixed_code_are_kept() {
+        const MARK: u32 = 7;
+        let mut codes = Codes::default();
+        codes.set_fixed().unwrap();
+        let first = std::mem::replace(&mut codes.symbols[0], MARK);
+        codes.set_fixed().unwrap();
+        assert_eq!(codes.symbols[0], MARK);
+        assert_eq!(codes.set(&[], &[]), None);
+        codes.set_fixed().unwrap();
+        assert_eq!(codes.symbols[0], first);
+    }
+}
