@@ -450,12 +450,13 @@ fn two_at_once_are_as_each_alone() {
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     };
-    let named = |bytes: &[u8]| {
-        let builder = flate2::GzBuilder::new().filename("name").comment("text").extra(vec![1, 2, 3]);
+    let named_so = |bytes: &[u8], name: &[u8]| {
+        let builder = flate2::GzBuilder::new().filename(name).comment("text").extra(vec![1, 2, 3]);
         let mut encoder = builder.write(Vec::new(), flate2::Compression::new(1));
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     };
+    let named = |bytes: &[u8]| named_so(bytes, b"name");
     let (ramp, mixed) = (data("ramp", 70_000), data("mixed", 40_000));
     let shuffled = |bytes: &[u8]| (0..2).flat_map(|at| bytes.iter().skip(at).step_by(2).copied()).collect::<Vec<u8>>();
     let chain = |outermost: Codec| Chain::new(vec![Codec::Shuffle(2), outermost]).unwrap();
@@ -492,6 +493,10 @@ fn two_at_once_are_as_each_alone() {
     check(Codec::Zlib, [zlib(&a[1..]), zlib(&b)], [false, true]);
     check(Codec::Gzip, [zlib(&a), gzip(&b)], [false; 2]);
     check(Codec::Zstd, [gzip(&a), gzip(&b)], [false; 2]);
+    // A name that is longer than the streaming decoder takes.
+    let long = [named_so(&a, &[7; 70_000]), vec![0; 5]].concat();
+    assert!(chain(Codec::Gzip).decode(&long, Length::Exact(a.len())).is_err());
+    check(Codec::Gzip, [long, gzip(&b)], [false; 2]);
     // A header whose matches would reach further back than there are any.
     let far = [&[0x98, 0x18], &zlib(&a)[2..]].concat();
     assert!(chain(Codec::Zlib).decode(&far, Length::Exact(a.len())).is_err());
