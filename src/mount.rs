@@ -194,9 +194,8 @@ enum Event {
 /// Waits for the end of the mount; a signal detaches it first, and a second one ends everything at once. Without a mount point,
 /// who has mounted it detaches it.
 fn wait(events: &mpsc::Receiver<Event>, mountpoint: Option<&PathBuf>, vfs: &Vfs) -> Result<()> {
-    let gone = || Error::new(Kind::Bug, "the signal thread is gone");
     loop {
-        match events.recv().map_err(|_| gone())? {
+        match events.recv().map_err(|_| Error::new(Kind::Bug, "the signal thread is gone"))? {
             Event::Ended(result) => return result,
             Event::Signal => match mountpoint {
                 Some(mountpoint) => break kernel::detach(mountpoint)?,
@@ -206,11 +205,20 @@ fn wait(events: &mpsc::Receiver<Event>, mountpoint: Option<&PathBuf>, vfs: &Vfs)
         }
     }
     let _ = notify("STOPPING=1");
-    // Detached, the mount lives on for those who hold files open; they get an error when this process ends.
+    linger(events)
+}
+
+/// Waits for the end of a mount that was told to end. Detached, it lives on for those who hold files open; they get an error when this
+/// process ends.
+fn linger(events: &mpsc::Receiver<Event>) -> Result<()> {
     match events.recv_timeout(GRACE) {
-        Ok(Event::Ended(result)) => result,
+        // It was asked for, however the kernel tells it: a request under way may be told that the connection was aborted.
+        Ok(Event::Ended(result)) => {
+            result.unwrap_or_else(|e| log::debug!("{e}"));
+            Ok(())
+        }
         Ok(Event::Signal | Event::Statistics) | Err(RecvTimeoutError::Timeout) => Ok(()),
-        Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        Err(RecvTimeoutError::Disconnected) => Err(Error::new(Kind::Bug, "the signal thread is gone")),
     }
 }
 
@@ -328,4 +336,18 @@ fn default_cache() -> u64 {
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(number);
     let memory = total.into_iter().chain(group).min().unwrap_or(4 << 30);
     (memory / 8).clamp(CACHE.0, CACHE.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_was_asked_for_is_no_failure() {
+        let (tell, events) = mpsc::channel();
+        tell.send(Event::Ended(Err(Error::new(Kind::Mount, "the kernel session ended: connection aborted")))).unwrap();
+        assert!(linger(&events).is_ok());
+        drop(tell);
+        assert!(linger(&events).is_err());
+    }
 }

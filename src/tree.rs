@@ -116,10 +116,16 @@ impl Directory {
         self.documents.iter().find(|d| d.name.as_bytes() == name)?.content.get()?.as_ref().err()
     }
 
-    /// Whether `self` and `other` would show the same.
+    /// All that it was understood as, or what is wrong with it: two of another description may decode the same bytes otherwise, even
+    /// where they show the same documents (a codec, the stored byte order or order of axes is in none).
+    pub fn description(&self) -> String {
+        self.node.as_ref().map_or_else(|e| format!("error: {e}"), |node| format!("{node:?}"))
+    }
+
+    /// Whether `self` and `other` would show the same, made from the same bytes in the same way.
     pub fn same(&self, other: &Self) -> bool {
         let text = |d: &Self| d.documents.iter().map(|d| (d.name, d.content.get().cloned())).collect::<Vec<_>>();
-        self.below.format == other.below.format && text(self) == text(other) && self.node.is_ok() == other.node.is_ok()
+        self.below.format == other.below.format && text(self) == text(other) && self.description() == other.description()
     }
 }
 

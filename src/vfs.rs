@@ -95,6 +95,8 @@ struct Chunks {
     places: Places,
     slot: usize,
     modified: SystemTime,
+    /// With `--refresh`: what says that they are still decoded so.
+    told: doubt::Told,
     /// How often a chunk was looked up by its name.
     looked_up: AtomicU64,
     presence: presence::Presence,
@@ -322,6 +324,7 @@ fn dir(directory: Directory, parent: u64, above: bool, tree: &Tree, arrays: &RwL
             places: Places::new(array),
             slot: arrays.len(),
             modified: directory.modified,
+            told: doubt::Told::new(&directory, parent),
             looked_up: AtomicU64::new(0),
             presence: presence::Presence::default(),
             streams: Mutex::default(),

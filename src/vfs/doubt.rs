@@ -5,7 +5,7 @@
 //! next request asks the store again. A document that fails in a sound directory is asked for again by itself. What has been found
 //! in doubt has inodes of its own, so that nothing of it is taken for what is found later.
 
-use super::{Dir, ROOT, Thing, Vfs};
+use super::{Chunks, Dir, ROOT, Thing, Vfs, digest};
 use crate::error::{Error, Kind, Result};
 use crate::store::Key;
 use crate::tree::{Below, DERIVED, Directory, Tree};
@@ -31,7 +31,7 @@ impl Vfs {
     /// The directory `old`, which was opened again; what shows the same keeps its chunks and their inodes.
     fn reopen(&self, old: &Dir, new: Directory, above: bool) -> Arc<Dir> {
         if new.same(&old.directory) {
-            let chunks = old.chunks.clone();
+            let chunks = old.told_again();
             return Arc::new(Dir { chunks, ..bare(new, old.parent, above, &self.tree) });
         }
         self.adopt(new, old.parent, above)
@@ -58,7 +58,7 @@ impl Vfs {
             let Thing::Directory(above) = self.thing(old.parent)? else { return Err(gone()) };
             let new = match old.directory.key.split_last() {
                 _ if old.directory.is_derived => self.tree.derived(&above.directory, DERIVED.as_bytes()).ok_or_else(gone)?,
-                Some((_, name)) => self.open_below(&above, name, &old.directory.key)?,
+                Some((_, name)) => self.open_below(&above.directory, name, &old.directory.key)?,
                 None => return Err(gone()),
             };
             Ok(self.reopen(old, new, above.doubtful))
@@ -70,6 +70,56 @@ impl Vfs {
             self.table.replace(inode, Thing::Directory(new.clone()));
         }
         Ok(new)
+    }
+
+    /// With `--refresh`: that an array is still what its chunks are decoded as, if that was last seen longer ago than that. The kernel
+    /// asks no more for a directory that somebody has open, and its chunks may be of another array by now.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`] when it is another, or gone; as [`Tree::open`], where the store cannot tell.
+    pub(super) fn check_told(&self, chunks: &Chunks) -> Result<()> {
+        let Some(refresh) = self.options.refresh else { return Ok(()) };
+        let told = &chunks.told;
+        let mut checked = told.checked.lock();
+        if checked.elapsed() < refresh {
+            return Ok(());
+        }
+        let changed = |what: &str| Error::new(Kind::Changed, what).about(&chunks.key);
+        let again = || {
+            if chunks.key.is_root() && !told.is_derived {
+                return Ok(digest(&self.root()?.directory.description()));
+            }
+            let above = self.directory_now(told.parent)?;
+            let now = if told.is_derived {
+                self.tree.derived(&above, DERIVED.as_bytes())
+            } else {
+                let name = chunks.key.split_last().map(|(_, name)| name).unwrap_or_default();
+                Some(self.open_below(&above, name, &chunks.key)?)
+            };
+            now.map(|now| digest(&now.description())).ok_or_else(Error::not_found)
+        };
+        match again() {
+            Ok(now) if now == told.description => *checked = Instant::now(),
+            Ok(_) => return Err(changed("is another array since its directory was opened")),
+            Err(e) if e.kind() == Kind::NotFound => return Err(changed("is gone since its directory was opened")),
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    /// What the directory `inode` is now, understood anew from the root on.
+    fn directory_now(&self, inode: u64) -> Result<Directory> {
+        if inode == ROOT {
+            let root = self.root()?;
+            return self.tree.open(&root.directory.key, &Below::default());
+        }
+        let Some(Thing::Directory(dir)) = self.table.get(inode) else { return Err(Error::not_found()) };
+        let above = self.directory_now(dir.parent)?;
+        if dir.directory.is_derived {
+            return self.tree.derived(&above, DERIVED.as_bytes()).ok_or_else(Error::not_found);
+        }
+        let (_, name) = dir.directory.key.split_last().ok_or_else(Error::not_found)?;
+        self.open_below(&above, name, &dir.directory.key)
     }
 
     /// Whether what is absent in the directory `parent` may be there when it is asked for again.
@@ -87,6 +137,31 @@ impl Vfs {
     /// Whether names in this directory stand for one version each.
     pub(super) fn is_versioned(&self, dir: &Dir) -> bool {
         self.options.refresh.is_some() || dir.doubtful
+    }
+}
+
+/// What an array was understood as when its chunks got their slot, and when that was last seen to be so.
+pub(super) struct Told {
+    /// A digest of [`Directory::description`].
+    description: u64,
+    /// The inode of the directory that its own is in.
+    parent: u64,
+    is_derived: bool,
+    checked: Mutex<Instant>,
+}
+
+impl Told {
+    /// What `directory`, which is in `parent`, tells now.
+    pub(super) fn new(directory: &Directory, parent: u64) -> Self {
+        let description = digest(&directory.description());
+        Self { description, parent, is_derived: directory.is_derived, checked: Mutex::new(Instant::now()) }
+    }
+}
+
+impl Dir {
+    /// Its chunks, for the same directory that was looked at again just now.
+    pub(super) fn told_again(&self) -> Option<Arc<Chunks>> {
+        self.chunks.clone().inspect(|chunks| *chunks.told.checked.lock() = Instant::now())
     }
 }
 

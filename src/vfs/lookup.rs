@@ -91,8 +91,8 @@ impl Vfs {
     }
 
     /// What is in the source's directory `key`, called `name` in `above`.
-    pub(super) fn open_below(&self, above: &Dir, name: &[u8], key: &Key) -> Result<Directory> {
-        let mut new = self.tree.open(key, &above.directory.below)?;
+    pub(super) fn open_below(&self, above: &Directory, name: &[u8], key: &Key) -> Result<Directory> {
+        let mut new = self.tree.open(key, &above.below)?;
         // Below an array that cannot be understood it may lead to chunks, in an order that nobody knows. In an N5 container it is
         // a group then, as all directories without a document are.
         let is_bare = match &new.node {
@@ -100,7 +100,7 @@ impl Vfs {
             Ok(Node::Group(group)) => group.format == Format::N5 && group.attributes.as_ref().is_ok_and(Attributes::is_empty),
             _ => false,
         };
-        if let Err(e) = &above.directory.node
+        if let Err(e) = &above.node
             && is_bare
             && names::may_be_chunk(name)
         {
@@ -111,17 +111,17 @@ impl Vfs {
 
     /// Finds a directory of the source. With `--refresh` it is looked at again, and keeps its inode if it shows the same.
     fn lookup_directory(&self, parent: u64, name: &[u8], key: &Key, above: &Dir) -> Result<Attr> {
-        let open = || self.open_below(above, name, key);
+        let open = || self.open_below(&above.directory, name, key);
         if !self.is_versioned(above) {
             return self.enter(parent, name, 0, || Ok(Thing::Directory(self.adopt(open()?, parent, false))));
         }
         let new = open()?;
-        let tag = digest(&new.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string));
+        let tag = digest(&new.description());
         let Some((inode, Thing::Directory(old))) = self.table.find(&(parent, name.into(), tag)) else {
             return self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new, parent, above.doubtful))));
         };
         // What its documents tell of the directories below may have changed all the same (consolidated metadata).
-        let chunks = old.chunks.clone();
+        let chunks = old.told_again();
         let dir = Thing::Directory(Arc::new(Dir { chunks, ..doubt::bare(new, parent, above.doubtful, &self.tree) }));
         self.table.replace(inode, dir.clone());
         self.describe(inode, &dir)
@@ -130,13 +130,12 @@ impl Vfs {
     /// Finds an array that the source has no directory for.
     fn lookup_derived(&self, parent: u64, name: &[u8], above: &Dir) -> Option<Result<Attr>> {
         let directory = self.tree.derived(&above.directory, name)?;
-        let tag = tag(self.is_versioned(above), || {
-            digest(&directory.node.as_ref().map(|n| format!("{n:?}")).map_err(ToString::to_string))
-        });
+        let tag = tag(self.is_versioned(above), || digest(&directory.description()));
         Some(self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(directory, parent, above.doubtful)))))
     }
 
     fn lookup_place(&self, parent: u64, name: &[u8], chunks: &Arc<Chunks>, path: names::Path, versioned: bool) -> Result<Attr> {
+        self.check_told(chunks)?;
         let (path, is_chunk) = match path {
             names::Path::Prefix(path) => (path, false),
             names::Path::Chunk(path) => (path, true),
@@ -148,7 +147,8 @@ impl Vfs {
         } else if let Some(inode) = place.number() {
             return self.describe(inode, &Thing::Place(place));
         }
-        let tag = tag(versioned, || digest(&place.pin.as_ref().map(|meta| &meta.version)));
+        // The same object may be a chunk of an array that is decoded otherwise by now.
+        let tag = tag(versioned, || digest(&(chunks.slot, place.pin.as_ref().map(|meta| &meta.version))));
         self.enter(parent, name, tag, || Ok(Thing::Place(place)))
     }
 
