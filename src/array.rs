@@ -349,9 +349,9 @@ pub enum DType {
     UInt(u8),
     /// IEEE 754 number of 2, 4 or 8 bytes.
     Float(u8),
-    /// The upper half of an IEEE 754 number of 4 bytes; Zarr v2 has no name for it.
+    /// The upper half of an IEEE 754 number of 4 bytes. In Zarr v2 only tensorstore has a name for it.
     BFloat16,
-    /// A number of at most eight bits in a byte, by its name in Zarr v3; Zarr v2 has no name for it.
+    /// A number of at most eight bits in a byte, by its name in Zarr v3. In Zarr v2 only tensorstore has names for some.
     Small(&'static str),
     /// Two IEEE 754 numbers, 8 or 16 bytes together.
     Complex(u8),
@@ -390,7 +390,7 @@ pub struct Field {
 }
 
 impl DType {
-    /// Whether Zarr v2 has no name for this type, or for a part of it.
+    /// Whether Zarr v2 has no name for this type, or for a part of it, that more than one reader knows.
     pub fn is_only_zarr3(&self) -> bool {
         match self {
             Self::BFloat16 | Self::Small(_) | Self::Opaque => true,

@@ -1,7 +1,7 @@
 //! Data types in the spelling of Zarr v2, which is numpy's: what an element is, and which of its bytes are swapped.
 //!
-//! Read are all types of fixed size, nested structures and fields that are arrays included, each with its own byte order, and
-//! `|O`. What is written is little-endian, and `|` where byte order means nothing.
+//! Read are all types of fixed size, nested structures and fields that are arrays included, each with its own byte order, `|O`, and
+//! the numbers that numpy has no name for by those of tensorstore. What is written is little-endian, and `|` where byte order means nothing.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -50,7 +50,7 @@ pub fn spell(dtype: &DType) -> Value {
         DType::Int(n) => format!("<i{n}"),
         DType::UInt(n) => format!("<u{n}"),
         DType::Float(n) => format!("<f{n}"),
-        // Not a name of Zarr v2, which has none.
+        // The names that tensorstore gives them in Zarr v2 too, which has none itself.
         DType::BFloat16 => "bfloat16".to_owned(),
         DType::Small(name) => (*name).to_owned(),
         DType::Opaque => "a type that is not known".to_owned(),
@@ -204,12 +204,29 @@ impl Reader {
     }
 }
 
+/// Types that tensorstore writes by names of its own, one byte an element but for the first, which has two, little-endian.
+const TENSORSTORE: &[&str] = &[
+    "bfloat16",
+    "float4_e2m1fn",
+    "float8_e3m4",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "int2",
+    "int4",
+];
+
 /// A type that is one word, like `<f4`, `|S7` or `>M8[25us]`.
 ///
 /// Byte order may be missing or `|` or `=`: numpy reads that as the machine's own, which has been little-endian wherever
 /// these files are written.
 fn simple(name: &str) -> Result<DType> {
     let unknown = || Error::unsupported(format!("dtype: {} is not read", json::cite(&Value::String(name.to_owned()))));
+    if let Some(&name) = TENSORSTORE.iter().find(|known| **known == name) {
+        return Ok(if name == "bfloat16" { DType::BFloat16 } else { DType::Small(name) });
+    }
     let rest = name.strip_prefix(['<', '>', '|', '=']).unwrap_or(name);
     let mut chars = rest.chars();
     let letter = chars.next().ok_or_else(unknown)?;

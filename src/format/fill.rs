@@ -8,6 +8,7 @@
 use crate::array::{DType, Fill, Swap};
 use crate::error::{Error, Result};
 use crate::format::dtype::swap;
+use crate::format::zarr3::small;
 use crate::format::{base64, json};
 use serde_json::{Value, json};
 
@@ -43,7 +44,11 @@ pub fn parse(value: &Value, dtype: &DType, swaps: &[Swap], plain: bool) -> Resul
         DType::Bytes { length, char } => byte_string(value, *length, *char, plain),
         DType::Text(length) => text(value, *length),
         DType::Void(_) | DType::Struct(_) => packed(value, dtype.size().unwrap_or(0), swaps),
-        DType::Object | DType::Opaque | DType::BFloat16 | DType::Small(_) => None,
+        DType::BFloat16 => bfloat16(value),
+        // As tensorstore writes it: this one type as bytes.
+        DType::Small("float4_e2m1fn") => packed(value, 1, &[]),
+        DType::Small(name) => decimal(value).and_then(|value| Some((vec![small::fill(value, name)?], value.clone()))),
+        DType::Object | DType::Opaque => None,
     };
     match found {
         Some((bytes, zarr2)) => Ok(Fill { bytes: Some(bytes), zarr2 }),
@@ -132,6 +137,22 @@ fn float(value: &Value, size: u8) -> Found {
         _ => spell_float(number),
     };
     Some((bytes, shown))
+}
+
+/// A number or a word for one. Bits in hexadecimal are Zarr v3's; tensorstore takes them in Zarr v2 for a number.
+fn decimal(value: &Value) -> Option<&Value> {
+    Some(value).filter(|value| value.is_number() || value.as_str().is_some_and(|text| !text.starts_with("0x")))
+}
+
+/// The upper half of a 32-bit number, rounded to the nearest.
+pub(super) fn bfloat16(value: &Value) -> Found {
+    let (wide, _) = float(decimal(value)?, 4)?;
+    let bits = u32::from_le_bytes(*wide.first_chunk()?);
+    let upper = bits >> 16;
+    let even = upper & 1;
+    let is_nan = f32::from_bits(bits).is_nan();
+    let rounded = if is_nan { upper } else { bits.saturating_add(0x7fff).saturating_add(even) >> 16 };
+    Some((u16::try_from(rounded).ok()?.to_le_bytes().to_vec(), value.clone()))
 }
 
 /// The bytes of `number` in `size` bytes, and the number with the infinity in its place that a too large one becomes: all

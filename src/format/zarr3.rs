@@ -13,7 +13,7 @@ mod codecs;
 mod dtype;
 mod fill;
 mod grid;
-mod small;
+pub(super) mod small;
 
 use crate::array::{Array, Attributes, DType, Envelope, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style, Words};
 use crate::error::{Error, Result};

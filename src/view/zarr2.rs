@@ -62,7 +62,8 @@ fn dimensioned(array: &Array) -> Result<Attributes> {
 
 /// The members of `.zarray`. Values of the source are moved, not converted: they may be numbers that JSON does not have.
 fn zarray(array: &Array) -> Result<Map<String, Value>> {
-    if array.dtype.is_only_zarr3() {
+    // What tensorstore has written in Zarr v2 is shown in its words.
+    if array.dtype.is_only_zarr3() && array.format != Format::Zarr2 {
         return Err(Error::unsupported(format!("no Zarr v2 spelling of the data type {}", super::dtype(array))));
     }
     if array.kept.zarr3.is_some() && array.kept.filters.is_empty() {

@@ -219,6 +219,10 @@ fn fill_value(array: &Array) -> Result<Value> {
     };
     let bug = || Error::new(crate::error::Kind::Bug, "a fill value of another length than its type");
     Ok(match &array.dtype {
+        // Integers say it as the source did, or there was nothing to say.
+        DType::Small(name) if name.contains("int") => {
+            Some(&array.fill.zarr2).filter(|value| value.is_number()).cloned().unwrap_or_else(|| json!(0))
+        }
         DType::Bool => json!(bytes.first() == Some(&1)),
         DType::Int(_) | DType::DateTime(_) | DType::TimeDelta(_) => json!(signed(bytes).ok_or_else(bug)?),
         DType::UInt(_) => json!(unsigned(bytes).ok_or_else(bug)?),
@@ -237,14 +241,9 @@ fn fill_value(array: &Array) -> Result<Value> {
             json!(base64::encode(bytes.get(..kept).unwrap_or(bytes)))
         }
         DType::Void(_) | DType::Struct(_) => json!(base64::encode(bytes)),
-        // Only zero: the words of the source say all else.
-        DType::BFloat16 => json!(0.0),
-        DType::Small(name) => {
-            if name.starts_with("float") {
-                json!(0.0)
-            } else {
-                json!(0)
-            }
+        DType::BFloat16 | DType::Small(_) if bytes.iter().all(|&b| b == 0) => json!(0.0),
+        DType::BFloat16 | DType::Small(_) => {
+            json!(format!("0x{:0width$x}", unsigned(bytes).ok_or_else(bug)?, width = bytes.len().saturating_mul(2)))
         }
         DType::Object | DType::Opaque => Value::Null,
     })

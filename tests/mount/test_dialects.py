@@ -1,5 +1,6 @@
 """Hierarchies that writers leave behind although no specification has them. zarr-python writes the values and reads them back."""
 
+import errno
 import json
 import os
 import zipfile
@@ -108,3 +109,44 @@ def test_a_fill_value_too_large_for_its_type_is_infinite(dtype, fill, room, moun
     for flavour in ("2", "3"):
         view = mount(room / "a.zarr", "--zarr", flavour)
         assert not disagreements(view.where, [values])
+
+
+OWN = {  # of tensorstore, with the fill values that it writes
+    "bfloat16": [None, 1.0625, -1e9, "NaN", "-Infinity", 0.0], "int2": [None, -2, 0], "int4": [None, -8, 7],
+    "float4_e2m1fn": [None, "Cw=="],
+    **{f"float8_{kind}": [None, 0.1, -1e9, "NaN"] for kind in ("e3m4", "e4m3fn", "e4m3fnuz", "e4m3b11fnuz", "e5m2", "e5m2fnuz")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flavour", ["2", "3"])
+@pytest.mark.parametrize("dtype", OWN)
+def test_types_that_tensorstore_alone_names_in_version_2(dtype, flavour, room, mount):
+    import tensorstore
+
+    opened = lambda driver, path: tensorstore.open({"driver": driver, "kvstore": {"driver": "file", "path": str(path)}}).result()
+    # Integers by their values: what the bits beyond the type's are differs within tensorstore.
+    seen = lambda values: values.astype("i1") if "int" in dtype else values.tobytes()
+    for i, fill in enumerate(OWN[dtype]):
+        metadata = {"shape": [5], "chunks": [2], "dtype": dtype, "compressor": {"id": "zlib", "level": 1}, "fill_value": fill}
+        spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": str(room / "s" / str(i))}, "metadata": metadata}
+        array = tensorstore.open(spec, create=True).result()
+        array[2:].write(np.array([1, -2, 0]).astype(array.dtype.numpy_dtype)).result()
+    (room / "s" / ".zgroup").write_text('{"zarr_format": 2}')
+    view = mount(room / "s", "--zarr", flavour, "--fill-missing")
+    for i, _ in enumerate(OWN[dtype]):
+        want = opened("zarr", room / "s" / str(i)).read().result()
+        chunks = b"".join((view / str(i) / str(n)).read_bytes() for n in range(3))
+        for got in (opened("zarr" if flavour == "2" else "zarr3", view / str(i)).read().result(), np.frombuffer(chunks, want.dtype)[:5]):
+            assert np.array_equal(seen(got), seen(want)), (got, want)
+    assert not view.text()
+
+
+@pytest.mark.parametrize("dtype, fill", [("bfloat16", "0x7fc1"), ("int4", 8), ("float8_e5m2", "0x41"), ("float4_e2m1fn", 1.5)])
+def test_a_fill_value_that_tensorstore_takes_otherwise_is_refused(dtype, fill, room, mount):
+    array = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": dtype, "compressor": None, "order": "C", "fill_value": fill, "filters": None}
+    (room / "s").mkdir()
+    (room / "s" / ".zarray").write_text(json.dumps(array))
+    view = mount(room / "s")
+    with pytest.raises(OSError) as refused:
+        (view / ".zarray").read_bytes()
+    assert refused.value.errno == errno.EIO and "fill_value" in view.text()

@@ -100,21 +100,14 @@ fn structure(value: &Value, fields: &[Field]) -> Option<Vec<u8>> {
     }
 }
 
-/// The upper half of a 32-bit number, rounded to the nearest; its bits in hexadecimal.
+/// The nearest value, or its bits in hexadecimal.
 fn bfloat16(value: &Value) -> Option<Fill> {
-    let found = |bits: u16| Fill { bytes: Some(bits.to_le_bytes().to_vec()), zarr2: value.clone() };
-    if let Some(digits) = value.as_str().and_then(|text| text.strip_prefix("0x")) {
-        let bits = u16::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 4)?;
-        return Some(found(bits));
-    }
-    if !is_plain(value, &DType::Float(4)) {
-        return None;
-    }
-    let wide = fill::parse(value, &DType::Float(4), &[], false).ok()?.bytes?;
-    let bits = u32::from_le_bytes(*wide.first_chunk()?);
-    let upper = bits >> 16;
-    let even = upper & 1;
-    let is_nan = f32::from_bits(bits).is_nan();
-    let rounded = if is_nan { upper } else { bits.saturating_add(0x7fff).saturating_add(even) >> 16 };
-    u16::try_from(rounded).ok().map(found)
+    let (bytes, zarr2) = match value.as_str().and_then(|text| text.strip_prefix("0x")) {
+        Some(digits) => {
+            let bits = u16::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 4)?;
+            (bits.to_le_bytes().to_vec(), value.clone())
+        }
+        None => fill::bfloat16(value)?,
+    };
+    Some(Fill { bytes: Some(bytes), zarr2 })
 }

@@ -60,7 +60,7 @@ pub(super) fn named(name: &str) -> Option<&'static str> {
 }
 
 /// The byte of a fill value of the type `name`; `None` where the type does not hold it.
-pub(super) fn fill(value: &Value, name: &str) -> Option<u8> {
+pub(in crate::format) fn fill(value: &Value, name: &str) -> Option<u8> {
     let (_, kind) = TYPES.iter().find(|(known, _)| *known == name)?;
     match (kind, value) {
         (Kind::Integer { bits, signed }, Value::Number(n)) => {
