@@ -29,8 +29,8 @@ use crate::tree::{Below, Directory, Tree};
 use inode::{Places, Table};
 use parking_lot::{Mutex, RwLock};
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use crate::cache::Hold;
@@ -102,6 +102,8 @@ struct Chunks {
     presence: presence::Presence,
     streams: Mutex<ahead::Streams>,
     counters: ArrayCounters,
+    /// What the array was understood as, once that is asked for: see [`Vfs::chunk_state`].
+    understood: OnceLock<u64>,
 }
 
 /// Counters of one array.
@@ -329,6 +331,7 @@ fn dir(directory: Directory, parent: u64, above: bool, tree: &Tree, arrays: &RwL
             presence: presence::Presence::default(),
             streams: Mutex::default(),
             counters: ArrayCounters::default(),
+            understood: OnceLock::new(),
         });
         arrays.push(chunks.clone());
         chunks

@@ -90,7 +90,9 @@ pub fn run(check: &Check) -> Result<()> {
                     if let Some(array) = owner.and_then(|at| seen.get_mut(at)) {
                         let below = path.get(array.path.len()..).unwrap_or_default();
                         let below = below.strip_prefix(b"/").unwrap_or(below);
-                        if is_chunk(&array.about, below) {
+                        if let Ok(Node::Array(it)) = array.about.node()
+                            && walk::is_chunk(it, below)
+                        {
                             array.count += 1;
                             if check.complete {
                                 array.names.insert(below.into());
@@ -100,6 +102,7 @@ pub fn run(check: &Check) -> Result<()> {
                     progress.found();
                     add(Job { parent: place.attr.inode, path })?;
                 }
+                Met::Listed(..) => {}
                 Met::Failed(path, e) => progress.problem(&e.about(plain(path))),
             }
             Ok(())
@@ -109,20 +112,6 @@ pub fn run(check: &Check) -> Result<()> {
         seen.iter().for_each(|array| missing(array, &progress));
     }
     end(&progress, &opened.name, &seen)
-}
-
-/// Whether a file of an array, by its path below the array, is a chunk.
-fn is_chunk(about: &About, below: &[u8]) -> bool {
-    let Ok(Node::Array(array)) = about.node() else { return false };
-    let mut parts = below.split(|byte| *byte == b'/');
-    let mut found = parts.next().and_then(|first| names::parse_first(array, first));
-    for part in parts {
-        found = match found {
-            Some(names::Path::Prefix(prefix)) => names::parse(array, &prefix, part),
-            _ => None,
-        };
-    }
-    matches!(found, Some(names::Path::Chunk(_)))
 }
 
 /// Names the chunks of the grid that are not there.

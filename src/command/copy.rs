@@ -1,21 +1,29 @@
 //! `cp`: writes the decoded tree to a directory, and goes on where it was interrupted.
 //!
 //! A file is written under another name and renamed when it is whole, so what has its name is whole. Until everything is there, the
-//! directory holds [`WORK`], which says of what it is the copy: chunks that are there are trusted only if that is the same source, shown
-//! in the same way, and their sizes and times are still those of the source.
+//! directory holds [`WORK`], which says of what it is the copy, and has a [`Record`] of the files: chunks that are there are trusted only
+//! if they are of the same source, shown in the same way and understood as the same, and their sizes and times are still those of the
+//! source. What an interrupted copy wrote and the source has no more is removed; nothing else ever is.
+
+mod record;
 
 use super::progress::Progress;
 use super::text::{plain, size};
 use super::walk::{self, Job, Met, Owners};
 use super::{Opened, find_one, open};
+use crate::array::{Array, Node};
 use crate::cli::commands::Copy;
 use crate::error::{Error, Kind, Result};
-use crate::vfs::Attr;
+use crate::vfs::{About, Vfs};
+use record::{Record, number};
+use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -26,15 +34,28 @@ const WORK: &str = ".chunkmount-cp";
 /// What is being copied, as JSON.
 const BEGUN: &str = "begun.json";
 
+/// The [`Record`] of what is there.
+const WRITTEN: &str = "written";
+
+/// Held by the one that copies.
+const LOCK: &str = "lock";
+
 /// Where a copy goes.
 struct Destination {
     path: PathBuf,
     work: PathBuf,
-    /// Whether chunks that are there already may be whole.
-    resumed: bool,
+    /// Whether there may be files already, whosesoever.
+    is_used: bool,
+    /// All that decides what is written, as a number.
+    what: u64,
+    record: Record,
     /// Numbers the files under way.
     number: AtomicU64,
     skipped: AtomicU64,
+    /// Files that an interrupted copy wrote and the source has no more.
+    removed: AtomicU64,
+    /// Nobody else copies to here as long as it is open.
+    _lock: File,
 }
 
 /// Runs `cp`.
@@ -51,21 +72,14 @@ pub fn run(copy: &Copy) -> Result<()> {
     }
     let to = Destination::prepare(copy, &opened)?;
     let progress = Progress::new(copy.quiet, false);
-    let below = |path: &[u8]| path.get(from.path.len()..).map(|path| path.strip_prefix(b"/").unwrap_or(path).to_vec());
-    let target = |path: &[u8]| to.path.join(OsStr::from_bytes(&below(path).unwrap_or_default()));
+    // Paths below the one that is copied, where they lie in the copy.
+    let below = |path: &[u8]| {
+        let below = path.get(from.path.len()..).unwrap_or_default();
+        below.strip_prefix(b"/").unwrap_or(below).to_vec()
+    };
     let work = |job: Job| {
-        let target = target(&job.path);
-        let result = to.skip(vfs, &job, &target).and_then(|skip| match skip {
-            Some(length) => Ok(length),
-            None => to.write(&target, |out| {
-                let mut found = None;
-                walk::read(vfs, &job, &mut |attr, bytes| {
-                    found = Some(*attr);
-                    out.write_all(bytes).map_err(|e| failed(&e, &target))
-                })?;
-                found.ok_or_else(|| Error::new(Kind::Bug, "a file without attributes"))
-            }),
-        });
+        let path = below(&job.path);
+        let result = to.copy(vfs, &job, &path);
         match result {
             Ok(length) => progress.done(length),
             // Without room for one file there is none for the others.
@@ -73,32 +87,47 @@ pub fn run(copy: &Copy) -> Result<()> {
             Err(e) => {
                 progress.problem(&e.about(plain(&job.path)));
                 progress.done(0);
+                // What an earlier copy wrote there is of another time.
+                to.remove_own(&path)?;
             }
         }
         Ok(())
     };
     walk::parallel(walk::threads(copy.jobs), &work, |add| {
-        let mut broken: Owners<bool> = Owners::default();
+        let mut owners: Owners<Owner> = Owners::default();
+        // Names of the directory that is listed, where others may lie in the copy.
+        let mut names: HashSet<Box<[u8]>> = HashSet::new();
         walk::walk(vfs, &from, &mut |met| {
             match met {
                 Met::Directory(place) => {
-                    let directory = target(&place.path);
+                    let path = below(&place.path);
+                    names.clear();
                     if let Some(about) = vfs.about(place.attr.inode)? {
-                        broken.enter(&place.path, about.node().is_err());
                         // Its files may be encoded chunks: none of them is copied, and one problem is enough.
                         about.node().as_ref().err().into_iter().for_each(|e| progress.problem(&e.clone().about(about.key())));
+                        owners.enter(&place.path, Owner { about, path: path.clone() });
                     }
-                    if directory == to.work {
+                    if path == WORK.as_bytes() {
                         // It would go when the copy is whole; a problem keeps it.
                         let e = Error::usage("is an unfinished copy itself, and cannot be told from this one");
                         progress.problem(&e.about(plain(&place.path)));
                     }
-                    fs::create_dir_all(&directory).map_err(|e| failed(&e, &directory))?;
+                    to.make_directory(&path)?;
                 }
                 Met::File(place, name) => {
-                    if !broken.of(&place.path).copied().unwrap_or(false) {
+                    if to.is_used {
+                        names.insert(name.into());
+                    }
+                    if owners.of(&place.path).is_none_or(|owner| owner.about.node().is_ok()) {
                         progress.found();
                         add(Job { parent: place.attr.inode, path: place.join(name) })?;
+                    }
+                }
+                Met::Listed(place, directories) => {
+                    let owner = owners.of(&place.path).map(|owner| &*owner);
+                    if to.is_used && owner.is_none_or(|owner| owner.about.node().is_ok()) {
+                        names.extend(directories.iter().cloned());
+                        to.sweep(&below(&place.path), &names, owner, &progress)?;
                     }
                 }
                 Met::Failed(path, e) => progress.problem(&e.about(plain(path))),
@@ -113,9 +142,27 @@ pub fn run(copy: &Copy) -> Result<()> {
     let skipped = to.skipped.load(Ordering::Relaxed);
     let skipped = if skipped > 0 { format!(", {skipped} of them there already") } else { String::new() };
     if !copy.quiet {
-        progress.say(&format!("{} in {} files{skipped}", size(progress.bytes()), progress.files()));
+        let removed = to.removed.load(Ordering::Relaxed);
+        let removed = if removed > 0 { format!("; {removed} removed that the source has no more") } else { String::new() };
+        progress.say(&format!("{} in {} files{skipped}{removed}", size(progress.bytes()), progress.files()));
     }
     result
+}
+
+/// A directory of the source that a walk is in.
+struct Owner {
+    about: About,
+    /// Where it lies in the copy.
+    path: Vec<u8>,
+}
+
+impl Owner {
+    fn array(&self) -> Option<&Array> {
+        match self.about.node() {
+            Ok(Node::Array(array)) => Some(array),
+            _ => None,
+        }
+    }
 }
 
 /// An error of the directory that is written to: the copy cannot go on.
@@ -136,10 +183,45 @@ impl Destination {
         }
         fs::create_dir_all(path).map_err(|e| failed(&e, path))?;
         let real = path.canonicalize().map_err(|e| failed(&e, path))?;
-        let work = real.join(WORK);
+        let (work, what) = (real.join(WORK), Self::what(copy, opened));
         let begun = work.join(BEGUN);
+        // Looked at before anything is made here, and again when nobody else writes here.
+        Self::begun(&real, &what, copy.force)?;
+        fs::create_dir_all(&work).map_err(|e| failed(&e, &work))?;
+        let lock = Self::lock(&work)?;
+        let begins = match Self::begun(&real, &what, copy.force) {
+            Ok(found) => found.as_ref() != Some(&what),
+            Err(e) => {
+                // Another one was at it, and is done: nothing of it may go but what was made above.
+                let _ = fs::remove_file(work.join(LOCK)).and_then(|()| fs::remove_dir(&work));
+                return Err(e);
+            }
+        };
+        let mut is_used = false;
+        for entry in fs::read_dir(&real).map_err(|e| failed(&e, &real))? {
+            is_used |= entry.map_err(|e| failed(&e, &real))?.file_name() != WORK;
+        }
+        // What was under way is not whole. What is copied stays told, so that a second interruption loses nothing.
+        for entry in fs::read_dir(&work).map_err(|e| failed(&e, &work))? {
+            let part = entry.map_err(|e| failed(&e, &work))?.path();
+            if ![BEGUN, WRITTEN, LOCK].iter().any(|kept| part.ends_with(kept)) {
+                fs::remove_file(&part).map_err(|e| failed(&e, &part))?;
+            }
+        }
+        if begins {
+            let part = work.join("new");
+            let told = fs::write(&part, format!("{what:#}\n")).and_then(|()| fs::rename(&part, &begun));
+            told.map_err(|e| failed(&e, &begun))?;
+        }
+        let record = Record::open(work.join(WRITTEN))?;
+        let what = number(&what.to_string());
+        let (number, skipped, removed) = Default::default();
+        Ok(Self { path: real, work, is_used, what, record, number, skipped, removed, _lock: lock })
+    }
+
+    /// All that decides what is written. The number of the version as well: another one may show something else.
+    fn what(copy: &Copy, opened: &Opened) -> Value {
         let view = &copy.at.view;
-        // All that decides what is written. The number of the version as well: another one may show something else.
         let mut what = json!({
             "chunkmount": env!("CARGO_PKG_VERSION"),
             "source": opened.name,
@@ -157,62 +239,97 @@ impl Destination {
             let modified = archive.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
             what.insert("archive".to_owned(), json!([archive.len(), format!("{modified:?}")]));
         }
-        let found = fs::read(&begun).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-        let resumed = found.as_ref() == Some(&what);
-        if !resumed && !copy.force {
-            let refuse =
-                |why: &str| Err(Error::usage(format!("{why}; --force writes into it all the same")).about(path.display()));
-            if found.is_some() {
-                return refuse("holds an unfinished copy of something else, or with other options");
-            }
-            // Killed before it could say what it copies, an attempt leaves its own directory alone.
-            if fs::read_dir(&real).map_err(|e| failed(&e, path))?.any(|entry| !entry.is_ok_and(|entry| entry.file_name() == WORK))
-            {
-                return refuse("is not empty, and holds no unfinished copy");
-            }
-        }
-        fs::create_dir_all(&work).map_err(|e| failed(&e, &work))?;
-        // What was under way is not whole. What is copied stays told, so that a second interruption loses nothing.
-        for entry in fs::read_dir(&work).map_err(|e| failed(&e, &work))? {
-            let part = entry.map_err(|e| failed(&e, &work))?.path();
-            if !resumed || part != begun {
-                fs::remove_file(&part).map_err(|e| failed(&e, &part))?;
-            }
-        }
-        if !resumed {
-            let part = work.join("new");
-            let told = fs::write(&part, format!("{what:#}\n")).and_then(|()| fs::rename(&part, &begun));
-            told.map_err(|e| failed(&e, &begun))?;
-        }
-        Ok(Self { path: real, work, resumed, number: AtomicU64::new(0), skipped: AtomicU64::new(0) })
+        what
     }
 
-    /// The length of a file that is there and whole.
-    fn skip(&self, vfs: &crate::vfs::Vfs, job: &Job, target: &Path) -> Result<Option<u64>> {
-        let Ok(there) = fs::symlink_metadata(target) else { return Ok(None) };
-        if !self.resumed || !there.is_file() {
-            return Ok(None);
+    /// What an unfinished copy in `real` is one of, if there is any.
+    ///
+    /// # Errors
+    /// When there is something else, unless by `force`.
+    fn begun(real: &Path, what: &Value, force: bool) -> Result<Option<Value>> {
+        let begun = real.join(WORK).join(BEGUN);
+        let found = fs::read(&begun).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        if force || found.as_ref() == Some(what) {
+            return Ok(found);
         }
-        let attr = vfs.lookup(job.parent, walk::name(&job.path))?;
-        // Documents are made anew: they are short, and their time does not tell their content.
-        let is_whole =
-            vfs.is_chunk(attr.inode) && there.len() == attr.size && there.modified().is_ok_and(|time| time == attr.modified);
-        vfs.forget(attr.inode, 1);
-        Ok(is_whole.then(|| {
+        let refuse = |why: &str| Err(Error::usage(format!("{why}; --force writes into it all the same")).about(real.display()));
+        if found.is_some() {
+            return refuse("holds an unfinished copy of something else, or with other options");
+        }
+        // Killed before it could say what it copies, an attempt leaves its own directory alone.
+        if fs::read_dir(real).map_err(|e| failed(&e, real))?.any(|entry| !entry.is_ok_and(|entry| entry.file_name() == WORK)) {
+            return refuse("is not empty, and holds no unfinished copy");
+        }
+        Ok(None)
+    }
+
+    /// Makes sure that nobody else copies to here.
+    fn lock(work: &Path) -> Result<File> {
+        let path = work.join(LOCK);
+        let lock = File::create(&path).map_err(|e| failed(&e, &path))?;
+        let other = || {
+            Err(Error::usage("another copy writes here").about(path.parent().and_then(Path::parent).unwrap_or(work).display()))
+        };
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return other(),
+            // Not every file system has locks.
+            Err(_) | Ok(()) => {}
+        }
+        // Who has just ended took the file away with the directory.
+        let there = fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
+        let held = lock.metadata().map_err(|e| failed(&e, &path))?;
+        if there == Some((held.dev(), held.ino())) { Ok(lock) } else { other() }
+    }
+
+    fn target(&self, path: &[u8]) -> PathBuf {
+        self.path.join(OsStr::from_bytes(path))
+    }
+
+    fn make_directory(&self, path: &[u8]) -> Result<()> {
+        let directory = self.target(path);
+        if fs::symlink_metadata(&directory).is_err() {
+            self.record.own(&[path, b"/"].concat())?;
+        }
+        fs::create_dir_all(&directory).map_err(|e| failed(&e, &directory))
+    }
+
+    /// Copies a file, unless it is there and whole; its length.
+    fn copy(&self, vfs: &Vfs, job: &Job, path: &[u8]) -> Result<u64> {
+        let target = self.target(path);
+        // Before a byte is read: of what changes meanwhile the next one has another state.
+        let (attr, state) = walk::look(vfs, job, |attr| {
+            // Documents have none and are made anew: they are short, and their time does not tell their content.
+            let state = vfs.chunk_state(attr.inode)?.map_or(0, |state| number(&(self.what, state)));
+            Ok((*attr, state))
+        })?;
+        let is_whole = self.record.is_of(path, state)
+            && fs::symlink_metadata(&target).is_ok_and(|there| {
+                there.is_file() && there.len() == attr.size && there.modified().is_ok_and(|time| time == attr.modified)
+            });
+        if is_whole {
             self.skipped.fetch_add(1, Ordering::Relaxed);
-            attr.size
-        }))
+            return Ok(attr.size);
+        }
+        self.write(vfs, job, &target, path, state)
     }
 
     /// Writes a file under another name, gives it the time of the source, and then its name.
-    fn write(&self, target: &Path, fill: impl FnOnce(&mut File) -> Result<Attr>) -> Result<u64> {
+    fn write(&self, vfs: &Vfs, job: &Job, target: &Path, path: &[u8], state: u64) -> Result<u64> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let part = self.work.join(number.to_string());
         let mut out = File::create(&part).map_err(|e| failed(&e, &part))?;
-        let written = fill(&mut out).and_then(|attr| {
+        let mut found = None;
+        let read = walk::read(vfs, job, &mut |attr, bytes| {
+            found = Some(*attr);
+            out.write_all(bytes).map_err(|e| failed(&e, target))
+        });
+        let written = read.and_then(|()| {
+            let attr = found.ok_or_else(|| Error::new(Kind::Bug, "a file without attributes"))?;
             out.set_modified(attr.modified).map_err(|e| failed(&e, target))?;
             drop(out);
+            self.record.own(path)?;
             fs::rename(&part, target).map_err(|e| failed(&e, target))?;
+            self.record.whole(path, state)?;
             Ok(attr.size)
         });
         if written.is_err() {
@@ -220,5 +337,48 @@ impl Destination {
             let _ = fs::remove_file(&part);
         }
         written
+    }
+
+    /// Removes the file that an earlier copy wrote, if there is one.
+    fn remove_own(&self, path: &[u8]) -> Result<bool> {
+        let target = self.target(path);
+        match self.record.is_own(path).then(|| fs::remove_file(&target)) {
+            None => Ok(false),
+            Some(Err(e)) if e.kind() != io::ErrorKind::NotFound => Err(failed(&e, &target)),
+            Some(_) => Ok(true),
+        }
+    }
+
+    /// Removes what an earlier copy wrote to a directory and the source has there no more: all but `names`.
+    ///
+    /// What is nobody's stays, but is a problem where it would pass for a chunk of `owner` that the source has not.
+    fn sweep(&self, path: &[u8], names: &HashSet<Box<[u8]>>, owner: Option<&Owner>, progress: &Progress) -> Result<()> {
+        let directory = self.target(path);
+        for entry in fs::read_dir(&directory).map_err(|e| failed(&e, &directory))? {
+            let entry = entry.map_err(|e| failed(&e, &directory))?;
+            let name = entry.file_name();
+            let name = name.as_bytes();
+            if names.contains(name) || path.is_empty() && name == WORK.as_bytes() {
+                continue;
+            }
+            let below = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.sweep(&below, &HashSet::new(), owner, progress)?;
+                if self.record.is_own(&[&below, b"/".as_slice()].concat()) {
+                    // Unless something is left in it that is not the copy's own.
+                    let _ = fs::remove_dir(self.target(&below));
+                }
+            } else if self.remove_own(&below)? {
+                self.removed.fetch_add(1, Ordering::Relaxed);
+            } else if let Some((owner, array)) = owner.and_then(|owner| Some((owner, owner.array()?))) {
+                let inside = below.get(owner.path.len()..).unwrap_or_default();
+                if walk::is_chunk(array, inside.strip_prefix(b"/").unwrap_or(inside)) {
+                    let e =
+                        Error::usage("is there but not in the source, and would be taken for a chunk; it is not this copy's own");
+                    progress.problem(&e.about(self.target(&below).display()));
+                }
+            }
+        }
+        Ok(())
     }
 }

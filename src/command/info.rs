@@ -98,6 +98,7 @@ fn survey(opened: &Opened, info: &Info) -> Result<Vec<Map<String, Value>>> {
                     }
                 }
             }
+            Met::Listed(..) => {}
             Met::Failed(path, e) => {
                 let node = json!({ "path": plain(path), "kind": "broken", "error": e.to_string() });
                 nodes.extend(node.as_object().cloned());

@@ -1,9 +1,11 @@
 //! Ways through the tree: the names of a directory, page by page, and all files below it, handed to threads.
 
 use super::Place;
+use crate::array::Array;
 use crate::error::{Error, Kind, Result};
 use crate::store::ObjectKind;
 use crate::vfs::{Attr, Vfs};
+use crate::view::names;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +69,8 @@ pub enum Met<'a> {
     Directory(&'a Place),
     /// A file by its name in the directory that was met last and is this one; nobody has looked at it yet.
     File(&'a Place, &'a [u8]),
+    /// The end of a directory that was listed completely, with the names of the directories in it; files follow no more.
+    Listed(&'a Place, &'a [Box<[u8]>]),
     /// A directory that cannot be looked at or listed, by its path.
     Failed(&'a [u8], Error),
 }
@@ -91,7 +95,7 @@ pub fn walk(vfs: &Vfs, from: &Place, meet: &mut dyn FnMut(Met<'_>) -> Result<()>
         match listed {
             Err(e) if stopped => return Err(e),
             Err(e) => meet(Met::Failed(&place.path, e))?,
-            Ok(()) => {}
+            Ok(()) => meet(Met::Listed(&place, &below))?,
         }
         for name in below.into_iter().rev() {
             let path = place.join(&name);
@@ -106,9 +110,14 @@ pub fn walk(vfs: &Vfs, from: &Place, meet: &mut dyn FnMut(Met<'_>) -> Result<()>
 }
 
 /// The directories that are understood as something, on the way to where a walk is: whose chunks the files met are.
-#[derive(Default)]
 pub struct Owners<T> {
     above: Vec<(Vec<u8>, T)>,
+}
+
+impl<T> Default for Owners<T> {
+    fn default() -> Self {
+        Self { above: Vec::new() }
+    }
 }
 
 impl<T> Owners<T> {
@@ -128,6 +137,19 @@ impl<T> Owners<T> {
         }
         self.above.last_mut().map(|(_, what)| what)
     }
+}
+
+/// Whether a file of an array, by its path below the array, is a chunk.
+pub fn is_chunk(array: &Array, below: &[u8]) -> bool {
+    let mut parts = below.split(|byte| *byte == b'/');
+    let mut found = parts.next().and_then(|first| names::parse_first(array, first));
+    for part in parts {
+        found = match found {
+            Some(names::Path::Prefix(prefix)) => names::parse(array, &prefix, part),
+            _ => None,
+        };
+    }
+    matches!(found, Some(names::Path::Chunk(_)))
 }
 
 /// A file to be read by one of the threads.
@@ -197,9 +219,17 @@ pub fn name(path: &[u8]) -> &[u8] {
 /// # Errors
 /// Those of the tree, and of `with`.
 pub fn read(vfs: &Vfs, job: &Job, with: &mut dyn FnMut(&Attr, &[u8]) -> Result<()>) -> Result<()> {
+    look(vfs, job, |attr| contents(vfs, attr, with))
+}
+
+/// Looks a file up, and passes what is told of it to `with`.
+///
+/// # Errors
+/// Those of the tree, and of `with`.
+pub fn look<T>(vfs: &Vfs, job: &Job, with: impl FnOnce(&Attr) -> Result<T>) -> Result<T> {
     let attempt = AssertUnwindSafe(|| {
         let attr = vfs.lookup(job.parent, name(&job.path))?;
-        let result = contents(vfs, &attr, with);
+        let result = with(&attr);
         vfs.forget(attr.inode, 1);
         result
     });

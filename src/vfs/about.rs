@@ -1,10 +1,10 @@
 //! What a directory of the tree was understood as, and where chunks lie, for those who look at the tree from this program.
 
-use super::{Dir, Thing, Vfs};
-use crate::array::Node;
+use super::{Dir, Thing, Vfs, digest};
+use crate::array::{Array, Attributes, Node};
 use crate::chunk;
 use crate::error::{Error, Result};
-use crate::store::Key;
+use crate::store::{Key, Version};
 use std::sync::Arc;
 
 /// A shown directory of the source.
@@ -43,9 +43,27 @@ impl Vfs {
         })
     }
 
-    /// Whether `inode` is a chunk file.
-    pub fn is_chunk(&self, inode: u64) -> bool {
-        matches!(self.thing(inode), Ok(Thing::Place(place)) if place.is_chunk())
+    /// A number for all that decides the bytes of a chunk, as far as that is known without reading it: how its array is understood and
+    /// shown, and of what size and times, or with what tag, the object is that it lies in. `None` for what is no chunk.
+    ///
+    /// Not so device and inode: the same file may have others after the next boot.
+    ///
+    /// # Errors
+    /// When the store does not tell where it is.
+    pub fn chunk_state(&self, inode: u64) -> Result<Option<u64>> {
+        let Thing::Place(place) = self.thing(inode)? else { return Ok(None) };
+        if !place.is_chunk() {
+            return Ok(None);
+        }
+        let understood = *place.chunks.understood.get_or_init(|| {
+            // Attributes are in the documents alone.
+            digest(&format!("{:?}", Array { attributes: Ok(Attributes::new()), ..place.chunks.array.clone() }))
+        });
+        let object = self.chunk_meta(&place)?.map(|meta| match meta.version {
+            Version::File { size, modified, changed, .. } => (None, size, modified, changed),
+            Version::Tag(tag) => (Some(tag), meta.size, 0, 0),
+        });
+        Ok(Some(digest(&(understood, object))))
     }
 
     /// The number of bytes that a chunk takes in the source, still encoded; 0 for an absent one that is shown as fill values, `None`
