@@ -270,10 +270,9 @@ impl Destination {
         let other = || {
             Err(Error::usage("another copy writes here").about(path.parent().and_then(Path::parent).unwrap_or(work).display()))
         };
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return other(),
-            // Not every file system has locks.
-            Err(_) | Ok(()) => {}
+        // Not every file system has locks.
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
+            return other();
         }
         // Who has just ended took the file away with the directory.
         let there = fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
