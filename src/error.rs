@@ -112,6 +112,11 @@ impl Error {
         matches!(self.kind, Kind::Unavailable | Kind::TimedOut | Kind::Changed)
     }
 
+    /// The object, where it is named.
+    pub fn object(&self) -> Option<&str> {
+        self.object.as_deref()
+    }
+
     /// The reason, without the object.
     pub fn reason(&self) -> &str {
         &self.reason

@@ -15,6 +15,7 @@ use crate::array::{Array, Node};
 use crate::cli::commands::Copy;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::{About, Vfs};
+use crate::view::names::Path as Place;
 use record::{Record, number};
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
@@ -85,7 +86,7 @@ pub fn run(copy: &Copy) -> Result<()> {
             // Without room for one file there is none for the others.
             Err(e) if e.kind() == Kind::Usage => return Err(e),
             Err(e) => {
-                progress.problem(&e.about(plain(&job.path)));
+                progress.failed(&job.path, e);
                 progress.done(0);
                 // What an earlier copy wrote there is of another time.
                 to.remove_own(&path)?;
@@ -130,7 +131,7 @@ pub fn run(copy: &Copy) -> Result<()> {
                         to.sweep(&below(&place.path), &names, owner, &progress)?;
                     }
                 }
-                Met::Failed(path, e) => progress.problem(&e.about(plain(path))),
+                Met::Failed(path, _, e) => progress.failed(path, e),
             }
             Ok(())
         })
@@ -371,7 +372,7 @@ impl Destination {
                 self.removed.fetch_add(1, Ordering::Relaxed);
             } else if let Some((owner, array)) = owner.and_then(|owner| Some((owner, owner.array()?))) {
                 let inside = below.get(owner.path.len()..).unwrap_or_default();
-                if walk::is_chunk(array, inside.strip_prefix(b"/").unwrap_or(inside)) {
+                if matches!(walk::place(array, inside.strip_prefix(b"/").unwrap_or(inside)), Some(Place::Chunk(_))) {
                     let e =
                         Error::usage("is there but not in the source, and would be taken for a chunk; it is not this copy's own");
                     progress.problem(&e.about(self.target(&below).display()));

@@ -99,7 +99,7 @@ fn survey(opened: &Opened, info: &Info) -> Result<Vec<Map<String, Value>>> {
                 }
             }
             Met::Listed(..) => {}
-            Met::Failed(path, e) => {
+            Met::Failed(path, _, e) => {
                 let node = json!({ "path": plain(path), "kind": "broken", "error": e.to_string() });
                 nodes.extend(node.as_object().cloned());
             }

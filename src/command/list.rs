@@ -1,7 +1,7 @@
 //! `ls` and `cat`: the names of the tree, and the bytes of its files.
 
 use super::text::{Out, plain};
-use super::{Place, find_one, open, walk};
+use super::{Place, find_one, open, progress, walk};
 use crate::cli::commands::{Cat, Ls};
 use crate::error::Result;
 use crate::logs;
@@ -72,7 +72,7 @@ pub fn cat(cat: &Cat) -> Result<()> {
     let mut out = Out::new();
     for path in &cat.path {
         let place = find_one(&opened, Some(path))?;
-        let about = |e: crate::error::Error| e.about(plain(&place.path)).within(&opened.name);
+        let about = |e: crate::error::Error| progress::at(&place.path, e).within(&opened.name);
         walk::contents(&opened.vfs, &place.attr, &mut |_, bytes| out.bytes(bytes)).map_err(about)?;
         opened.vfs.forget(place.attr.inode, 1);
     }

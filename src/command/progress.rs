@@ -1,13 +1,18 @@
 //! What is told while everything is read: a bar on a terminal, a line for each problem, and what all of them come to.
 
 use super::graver;
-use super::text::size;
+use super::text::{plain, size};
 use crate::error::{Error, Kind, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Most files that are named for one cause, such as a damaged shard; how many more there are is one line.
+const NAMED: u64 = 100;
 
 /// See the module.
 pub struct Progress {
@@ -16,8 +21,33 @@ pub struct Progress {
     files: AtomicU64,
     problems: AtomicU64,
     worst: Mutex<Option<Kind>>,
+    causes: Mutex<Causes>,
     /// Whether problems are the result (standard output), or beside it (standard error).
     is_result: bool,
+}
+
+/// What several files may fail with.
+#[derive(Default)]
+struct Causes {
+    /// Files that each has failed so far, by a number for the cause: most are those of a single file.
+    files: HashMap<u64, u64>,
+    /// Those of too many files, in the order in which they became that.
+    frequent: Vec<(u64, Error)>,
+}
+
+impl Causes {
+    /// Whether another file that fails with `e` is to be named.
+    fn is_named(&mut self, e: &Error) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (e.object(), e.reason()).hash(&mut hasher);
+        let cause = hasher.finish();
+        let files = self.files.entry(cause).or_default();
+        *files += 1;
+        if *files == NAMED + 1 {
+            self.frequent.push((cause, e.clone()));
+        }
+        *files <= NAMED
+    }
 }
 
 impl Progress {
@@ -31,7 +61,8 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(250));
         let (bytes, files, problems) = Default::default();
-        Self { bar, bytes, files, problems, worst: Mutex::new(None), is_result }
+        let (worst, causes) = Default::default();
+        Self { bar, bytes, files, problems, worst, causes, is_result }
     }
 
     /// A file was found that is to be read.
@@ -61,11 +92,25 @@ impl Progress {
 
     /// Something cannot be read: a line with what is wrong with what.
     pub fn problem(&self, e: &Error) {
+        self.count(e);
+        self.say(&line(e));
+    }
+
+    /// The file `path` cannot be read: a line with its name, with what that lies at, and with what is wrong, unless there were many of the
+    /// same cause.
+    pub fn failed(&self, path: &[u8], e: Error) {
+        self.count(&e);
+        let e = e.about(plain(path));
+        let is_named = self.causes.lock().is_named(&e);
+        if is_named {
+            self.say(&line(&at(path, e)));
+        }
+    }
+
+    fn count(&self, e: &Error) {
         self.problems.fetch_add(1, Ordering::Relaxed);
         let mut worst = self.worst.lock();
         *worst = Some(graver(*worst, e.kind()));
-        drop(worst);
-        self.say(&format!("{}  {e}", word(e.kind())));
     }
 
     /// Writes a line beside the bar.
@@ -85,6 +130,11 @@ impl Progress {
     /// See above; it names `source`.
     pub fn finish(&self, source: &str) -> Result<()> {
         self.bar.finish_and_clear();
+        let causes = self.causes.lock();
+        for (cause, e) in &causes.frequent {
+            let more = causes.files.get(cause).map_or(0, |files| files.saturating_sub(NAMED));
+            self.say(&format!("{}; {more} more {}", line(e), if more == 1 { "file" } else { "files" }));
+        }
         let problems = self.problems.load(Ordering::Relaxed);
         match *self.worst.lock() {
             None => Ok(()),
@@ -94,6 +144,16 @@ impl Progress {
             }
         }
     }
+}
+
+/// The error `e` of the file `path`, which it then names, before what that lies at in the source.
+pub fn at(path: &[u8], e: Error) -> Error {
+    let path = plain(path);
+    if e.object().is_none_or(|object| object == path) { e.about(path) } else { e.within(path) }
+}
+
+fn line(e: &Error) -> String {
+    format!("{}  {e}", word(e.kind()))
 }
 
 /// The word that a line of a problem begins with.

@@ -71,8 +71,9 @@ pub enum Met<'a> {
     File(&'a Place, &'a [u8]),
     /// The end of a directory that was listed completely, with the names of the directories in it; files follow no more.
     Listed(&'a Place, &'a [Box<[u8]>]),
-    /// A directory that cannot be looked at or listed, by its path.
-    Failed(&'a [u8], Error),
+    /// A directory that cannot be looked at or listed, by its path; and whether it is the one that was met last, some of whose files
+    /// were met too.
+    Failed(&'a [u8], bool, Error),
 }
 
 /// Goes through all that lies below a directory. Directories come after the files beside them.
@@ -94,15 +95,15 @@ pub fn walk(vfs: &Vfs, from: &Place, meet: &mut dyn FnMut(Met<'_>) -> Result<()>
         });
         match listed {
             Err(e) if stopped => return Err(e),
-            Err(e) => meet(Met::Failed(&place.path, e))?,
+            Err(e) => meet(Met::Failed(&place.path, true, e))?,
             Ok(()) => meet(Met::Listed(&place, &below))?,
         }
         for name in below.into_iter().rev() {
             let path = place.join(&name);
             match vfs.lookup(place.attr.inode, &name) {
                 Ok(attr) if depth < DEPTH => left.push((Place { attr, path }, depth + 1)),
-                Ok(_) => meet(Met::Failed(&path, Error::too_big("lies too deep").about(super::text::plain(&path))))?,
-                Err(e) => meet(Met::Failed(&path, e))?,
+                Ok(_) => meet(Met::Failed(&path, false, Error::too_big("lies too deep").about(super::text::plain(&path))))?,
+                Err(e) => meet(Met::Failed(&path, false, e))?,
             }
         }
     }
@@ -139,17 +140,18 @@ impl<T> Owners<T> {
     }
 }
 
-/// Whether a file of an array, by its path below the array, is a chunk.
-pub fn is_chunk(array: &Array, below: &[u8]) -> bool {
-    let mut parts = below.split(|byte| *byte == b'/');
-    let mut found = parts.next().and_then(|first| names::parse_first(array, first));
+/// What lies at a path below an array: a chunk, or a directory on the way to some. The array itself is the way to all of them.
+pub fn place(array: &Array, below: &[u8]) -> Option<names::Path> {
+    let mut parts = below.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+    let Some(first) = parts.next() else { return Some(names::Path::Prefix(Vec::new())) };
+    let mut found = names::parse_first(array, first);
     for part in parts {
         found = match found {
             Some(names::Path::Prefix(prefix)) => names::parse(array, &prefix, part),
             _ => None,
         };
     }
-    matches!(found, Some(names::Path::Chunk(_)))
+    found
 }
 
 /// A file to be read by one of the threads.

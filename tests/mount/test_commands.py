@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorstore
 import zarr
 
 from support import data
@@ -454,6 +456,58 @@ def test_check_names_the_damaged_chunk_and_the_missing_ones(room):
     done = run("check", "--complete", room / "a.zarr")
     assert done.returncode == NOT_FOUND
     assert [line.split()[:2] for line in done.stdout.splitlines()[:2]] == [["missing", "1.0:"], ["missing", "3.0:"]]
+
+
+def test_each_chunk_of_a_damaged_shard_is_named_up_to_a_hundred(room):
+    source = room / "a.zarr"
+    group = zarr.create_group(source)
+    for name, size in (("few", 5), ("many", 130)):
+        array = group.create_array(name, shape=(2 * size, 8), chunks=(1, 8), shards=(size, 8), dtype="<i4")
+        array[:] = np.arange(2 * size * 8).reshape(2 * size, 8) + 1
+        shard = source / name / "c" / "1" / "0"
+        content = bytearray(shard.read_bytes())
+        content[-1] ^= 0xFF  # of the index's checksum
+        shard.write_bytes(content)
+    for done in (run("check", source), run("cp", source, room / "copy")):
+        assert done.returncode == CORRUPT and "135 problems" in done.stderr
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("corrupt")]
+        named = {line.split()[1].rstrip(":") for line in lines if "more files" not in line}
+        assert {name for name in named if "few" in name} == {f"few/c/{i}/0" for i in range(5, 10)}
+        assert len(named) == 105 and named < {f"{name}/c/{i}/0" for name in ("few", "many") for i in range(260)}
+        (more,) = [line for line in lines if "more files" in line]
+        assert "many/c/1/0: " in more and more.endswith("; 30 more files") and all("checksum" in line for line in lines)
+    assert "few/c/6/0: few/c/1/0: " in run("cat", source, "few/c/6/0").stderr
+
+
+@pytest.mark.parametrize("dialect", ["zarr2", "zarr3", "n5"])
+@pytest.mark.parametrize("mode", [0o000, 0o444], ids=oct)
+def test_check_does_not_take_chunks_for_absent_that_it_may_not_look_for(room, dialect, mode):
+    source, values = room / "a", np.arange(16, dtype="<i4").reshape(4, 4) + 1
+    if dialect == "n5":
+        metadata = {"dimensions": [4, 4], "blockSize": [1, 1], "dataType": "int32", "compression": {"type": "raw"}}
+        spec = {"driver": "n5", "kvstore": {"driver": "file", "path": str(source)}, "metadata": metadata}
+        tensorstore.open(spec, create=True).result()[...] = values
+    else:
+        names = {"name": "v2", "separator": "/"} if dialect == "zarr2" else None
+        array = zarr.create_array(source, shape=(4, 4), chunks=(1, 1), dtype="<i4", zarr_format=int(dialect[-1]),
+                                  chunk_key_encoding=names)  # fmt: skip
+        array[:] = values
+    refused = source / ("c/2" if dialect == "zarr3" else "2")
+    (source / ("c/0/1" if dialect == "zarr3" else "0/1")).unlink()
+    room.chmod(0o755)
+    refused.chmod(mode)
+    other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+    # Where an array is listed by a walk over all of it, nothing of it is known.
+    may_be = (16 if dialect == "n5" else 4) if mode == 0 else 0
+    absent = int(may_be < 16)
+    for complete in ([], ["--complete"]):
+        done = subprocess.run([*other, binary(), "check", *complete, source], capture_output=True, text=True, timeout=60)
+        assert done.returncode == DENIED, (done.stdout, done.stderr)
+        *lines, last = done.stdout.splitlines()
+        assert any(line.startswith("denied") for line in lines), lines
+        assert [int(n) for n in re.findall(r"; (\d+) absent", last)] == [1] * absent, last
+        assert [int(n) for n in re.findall(r"; (\d+) may be", last)] == [may_be] * (may_be > 0), last
+        assert len([line for line in lines if line.startswith("missing")]) == len(complete) * absent, lines
 
 
 def test_check_of_a_zip(room):
