@@ -18,6 +18,7 @@ use crate::store::ObjectKind;
 use crate::vfs::{Attr, ROOT, Vfs};
 use crate::{logs, mount};
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -39,6 +40,17 @@ pub fn run(cli: &Cli) -> Result<()> {
         Some(Command::Check(check)) => check::run(check),
         Some(Command::Stats(stats)) => stats::run(stats),
         Some(Command::Generate(what)) => generate::run(what.what),
+    }
+}
+
+/// Prints the help, or the version, that was asked for.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn print(help: &clap::Error) -> Result<()> {
+    match help.print().and_then(|()| std::io::stdout().flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(text::unwritten(&e)),
+        _ => Ok(()),
     }
 }
 

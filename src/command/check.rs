@@ -222,13 +222,12 @@ fn end(progress: &Progress, source: &str, seen: &[Seen]) -> Result<()> {
         None => "; others may be in directories that cannot be listed".to_owned(),
     };
     let noun = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    let result = progress.finish(source);
-    progress.say(&format!(
+    let sum = format!(
         "{} in {} ({}, {}){absent}{in_doubt}",
         size(progress.bytes()),
         noun(progress.files(), "file"),
         noun(seen.len() as u64, "array"),
         noun(chunks, "chunk"),
-    ));
-    result
+    );
+    progress.finish(source, Some(&sum))
 }

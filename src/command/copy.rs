@@ -136,7 +136,7 @@ pub fn run(copy: &Copy) -> Result<()> {
             Ok(())
         })
     })?;
-    let result = progress.finish(&opened.name);
+    let result = progress.finish(&opened.name, None);
     if result.is_ok() {
         fs::remove_dir_all(&to.work).map_err(|e| failed(&e, &to.work))?;
     }

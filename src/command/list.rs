@@ -72,8 +72,11 @@ pub fn cat(cat: &Cat) -> Result<()> {
     let mut out = Out::new();
     for path in &cat.path {
         let place = find_one(&opened, Some(path))?;
-        let about = |e: crate::error::Error| progress::at(&place.path, e).within(&opened.name);
-        walk::contents(&opened.vfs, &place.attr, &mut |_, bytes| out.bytes(bytes)).map_err(about)?;
+        let mut unwritten = None;
+        let written = walk::contents(&opened.vfs, &place.attr, &mut |_, bytes| {
+            out.bytes(bytes).inspect_err(|e| unwritten = Some(e.clone()))
+        });
+        written.map_err(|e| unwritten.unwrap_or_else(|| progress::at(&place.path, e).within(&opened.name)))?;
         opened.vfs.forget(place.attr.inode, 1);
     }
     out.flush()

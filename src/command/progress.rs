@@ -1,7 +1,7 @@
 //! What is told while everything is read: a bar on a terminal, a line for each problem, and what all of them come to.
 
 use super::graver;
-use super::text::{plain, size};
+use super::text::{plain, size, unwritten};
 use crate::error::{Error, Kind, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -22,6 +22,8 @@ pub struct Progress {
     problems: AtomicU64,
     worst: Mutex<Option<Kind>>,
     causes: Mutex<Causes>,
+    /// Why the standard output does not have every line.
+    unwritten: Mutex<Option<Error>>,
     /// Whether problems are the result (standard output), or beside it (standard error).
     is_result: bool,
 }
@@ -61,8 +63,8 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(250));
         let (bytes, files, problems) = Default::default();
-        let (worst, causes) = Default::default();
-        Self { bar, bytes, files, problems, worst, causes, is_result }
+        let (worst, causes, unwritten) = Default::default();
+        Self { bar, bytes, files, problems, worst, causes, unwritten, is_result }
     }
 
     /// A file was found that is to be read.
@@ -116,31 +118,38 @@ impl Progress {
     /// Writes a line beside the bar.
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| {
-            // Who does not listen to the lines still gets the exit status.
-            let _ = match self.is_result {
-                true => writeln!(std::io::stdout(), "{line}"),
-                false => writeln!(std::io::stderr(), "{line}"),
-            };
+            if !self.is_result {
+                // Who does not listen to the lines still gets the exit status.
+                let _ = writeln!(std::io::stderr(), "{line}");
+            } else if let Err(e) = writeln!(std::io::stdout(), "{line}")
+                && e.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                self.unwritten.lock().get_or_insert(unwritten(&e));
+            }
         });
     }
 
-    /// Takes the bar away, and fails if there was any problem, with the kind of the gravest.
+    /// Takes the bar away, says what all comes to, and fails if there was any problem, with the kind of the gravest; or if a result was
+    /// not written.
     ///
     /// # Errors
     /// See above; it names `source`.
-    pub fn finish(&self, source: &str) -> Result<()> {
+    pub fn finish(&self, source: &str, sum: Option<&str>) -> Result<()> {
         self.bar.finish_and_clear();
         let causes = self.causes.lock();
         for (cause, e) in &causes.frequent {
             let more = causes.files.get(cause).map_or(0, |files| files.saturating_sub(NAMED));
             self.say(&format!("{}; {more} more {}", line(e), if more == 1 { "file" } else { "files" }));
         }
+        sum.into_iter().for_each(|sum| self.say(sum));
         let problems = self.problems.load(Ordering::Relaxed);
+        let unwritten = self.unwritten.lock().take();
         match *self.worst.lock() {
-            None => Ok(()),
+            None => unwritten.map_or(Ok(()), Err),
             Some(kind) => {
                 let noun = if problems == 1 { "problem" } else { "problems" };
-                Err(Error::new(kind, format!("{problems} {noun}; see above")).about(source))
+                let see = unwritten.map_or_else(|| "see above".to_owned(), |e| e.to_string());
+                Err(Error::new(kind, format!("{problems} {noun}; {see}")).about(source))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What is printed: names that do no harm to a terminal, sizes, tables, and an output whose reader may leave.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use std::io::{self, IsTerminal, Write};
 
 /// The standard output. A reader that has left (`| head`) is no error: there is nobody left to tell.
@@ -47,9 +47,14 @@ impl Out {
 fn check(written: io::Result<()>) -> Result<()> {
     match written {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(e) => Err(Error::new(Kind::Unavailable, e.to_string()).about("standard output")),
+        Err(e) => Err(unwritten(&e)),
         Ok(()) => Ok(()),
     }
+}
+
+/// The standard output is a place that cannot be written.
+pub fn unwritten(e: &io::Error) -> Error {
+    Error::usage(format!("cannot be written: {e}")).about("standard output")
 }
 
 /// A name for a person: what is no text, or could command a terminal, is escaped.

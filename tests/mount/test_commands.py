@@ -99,6 +99,36 @@ def test_a_reader_that_leaves_is_no_error(corpus):
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["cat .zgroup", "cat f_raw/0.0", "ls", "ls -lR", "tree -a", "info", "info --json", "check", "generate man", "generate bash",
+     "--help", "-h", "-V", "ls --help", "stats", "stats --prometheus"],
+)  # fmt: skip
+def test_output_that_is_lost_is_an_error(command, corpus, mount):
+    """Of a full device, as every tool of coreutils has it; where there is nothing to say, the status is all there is."""
+    source = corpus.path("zarr2/compressors.zarr")
+    name, *rest = command.split()
+    if name == "cat" and not (source / rest[0]).exists():
+        rest = [next(str(p.relative_to(source)) for p in sorted(source.rglob("0.0")))]
+    at = {"generate": [], "stats": [mount(source).where] if name == "stats" else []}.get(name, [source])
+    arguments = [name, *at, *rest] if not command.endswith(("-h", "-V", "-help")) else [name, *rest]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([binary(), *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == USAGE, done.stderr
+        assert done.stderr == f"chunkmount: standard output: cannot be written: {os.strerror(errno.ENOSPC)} (os error 28)\n"
+        assert subprocess.run([binary(), *arguments], stdout=full, stderr=full, timeout=60).returncode == USAGE
+
+
+def test_problems_that_cannot_be_listed_are_counted(room):
+    array = zarr.create_array(room / "a.zarr", shape=(4, 64), chunks=(1, 64), dtype="<i4", zarr_format=2)
+    array[:] = 1
+    (room / "a.zarr" / "1.0").write_bytes(b"nonsense")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([binary(), "check", room / "a.zarr"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == CORRUPT and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "1 problem; standard output: cannot be written" in done.stderr
+
+
 def test_a_source_that_is_called_like_a_command(corpus, room):
     shutil.copytree(corpus.path(STORES[1]), room / "ls")
     assert output("ls", "./ls", cwd=room) == output("ls", corpus.path(STORES[1]))
