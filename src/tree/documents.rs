@@ -54,7 +54,7 @@ impl Tree {
             view::ZARR3 if consolidated => self.consolidated(directory),
             name => self.late(directory, name),
         };
-        let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{}/{}", directory.key, document.name)));
+        let content = content.map(Arc::new).map_err(|e| e.about(named(&directory.key, document.name)));
         match &content {
             // It is made again for the next one who asks.
             Err(e) if self.may_pass(e) => *making = Some((Instant::now(), e.clone())),
@@ -197,6 +197,11 @@ impl Tree {
     }
 }
 
+/// What the document `name` in the directory `key` is called in errors.
+fn named(key: &Key, name: &str) -> String {
+    key.join(name).map_or_else(|_| format!("{key}/{name}"), |key| key.to_string())
+}
+
 /// The documents of a node; those that need more than the node are made when they are first looked at.
 pub(super) fn shown(key: &Key, node: &Node, flavour: Flavour, levels: bool, invented: bool) -> Vec<Document> {
     let late = view::late_documents(node, flavour, levels, invented);
@@ -204,7 +209,7 @@ pub(super) fn shown(key: &Key, node: &Node, flavour: Flavour, levels: bool, inve
     for (name, content) in
         view::documents(node, flavour, nczarr::Survey::ALL).into_iter().filter(|(name, _)| !late.contains(name))
     {
-        let content = content.map(Arc::new).map_err(|e| e.about(format_args!("{key}/{name}")));
+        let content = content.map(Arc::new).map_err(|e| e.about(named(key, name)));
         documents.push(Document::new(name, Some(content)));
     }
     documents

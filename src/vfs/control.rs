@@ -48,9 +48,10 @@ impl Vfs {
                 "decode_seconds": seconds, "errors": load(&c.errors),
             });
             let name = match chunks.array.stored.envelope {
-                Envelope::N5(Content::LabelMultisets) => format!("{}/{DERIVED}", chunks.key),
-                _ => chunks.key.to_string(),
+                Envelope::N5(Content::LabelMultisets) => chunks.key.join(DERIVED),
+                _ => Ok(chunks.key.clone()),
             };
+            let name = name.as_ref().unwrap_or(&chunks.key).to_string();
             arrays.insert(name, entry);
         }
         let [encoded, decoded, nanoseconds] = total;

@@ -151,8 +151,11 @@ impl Vfs {
     /// Pins the chunk `inode` and decodes it; whether the kernel's pages of it are right. Where nobody has a byte of the version
     /// that it is pinned to, and the source has another, that one is as good.
     fn open_chunk(&self, inode: u64, place: &Place) -> Result<(Option<Version>, bool, Ready)> {
+        // What the last two tries failed with, where the store told of the same version both times.
+        let (mut before, mut steady) = (None, None);
         for _ in 0..TRIES {
             let mut share = self.pins.open(inode, || self.present(place))?;
+            let told = share.version.clone();
             match self.verify(inode, place, &share) {
                 Ok(ready) if share.bind() => return Ok((share.version.clone(), share.settled, ready)),
                 // Whom it was shared with has found another version.
@@ -160,9 +163,15 @@ impl Vfs {
                 Err(e) if e.kind() == Kind::Changed && place.pin.is_none() && share.give_up() => {
                     // Perhaps it was an index that told of the old version, read again by another meanwhile.
                     self.indexes.forget(&place.key()?);
+                    steady = (before.as_ref() == Some(&told)).then_some(e);
+                    before = Some(told);
                 }
                 Err(e) => return Err(e),
             }
+        }
+        // An archive that another one has taken the place of tells of its own version for ever: it changed once.
+        if let Some(e) = steady {
+            return Err(e);
         }
         Err(Error::new(Kind::Changed, "changes again and again while it is opened").about(place.key()?))
     }

@@ -269,6 +269,8 @@ def test_an_archive_that_is_renamed(place, pair, mount, room):
             except OSError as error:
                 told.add(error.errno)
     assert told and told <= {errno.ESTALE, errno.EIO}, told
+    assert place == "nothing" or "another version than the one that was opened" in view.text()
+    assert "again and again" not in view.text()  # it was once
     assert {f"{n}.0.0" for n in range(4)} <= set(os.listdir(view / "a"))
 
 

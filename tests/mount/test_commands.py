@@ -540,6 +540,16 @@ def test_check_does_not_take_chunks_for_absent_that_it_may_not_look_for(room, di
         assert len([line for line in lines if line.startswith("missing")]) == len(complete) * absent, lines
 
 
+@pytest.mark.parametrize("place", ["", "group/a"])
+def test_a_damaged_document_is_named_by_its_place(place, room):
+    array = zarr.create_array(room / "s" / place, shape=(4,), chunks=(2,), dtype="<i4", zarr_format=2)
+    array[:] = 1
+    (room / "s" / place / ".zattrs").write_text("{")
+    done = run("check", room / "s")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("corrupt")]
+    assert done.returncode == CORRUPT and line.startswith(f"corrupt  {Path(place) / '.zattrs'}: .zattrs: not JSON"), line
+
+
 def test_check_of_a_zip(room):
     with zipfile.ZipFile(data.SAMPLE_ZIP) as archive:
         entry = archive.getinfo(next(n for n in archive.namelist() if n.endswith("f_deflate/0.0")))
