@@ -52,7 +52,7 @@ fn pages(vfs: &Vfs, handle: u64, each: &mut dyn FnMut(&[u8], ObjectKind) -> Resu
 /// The names of a directory, sorted.
 ///
 /// # Errors
-/// As [`names`].
+/// As [`names()`].
 pub fn sorted(vfs: &Vfs, inode: u64) -> Result<Vec<(Box<[u8]>, ObjectKind)>> {
     let mut list = Vec::new();
     names(vfs, inode, &mut |name, kind| {
