@@ -150,3 +150,20 @@ def test_a_fill_value_that_tensorstore_takes_otherwise_is_refused(dtype, fill, r
     with pytest.raises(OSError) as refused:
         (view / ".zarray").read_bytes()
     assert refused.value.errno == errno.EIO and "fill_value" in view.text()
+@pytest.mark.parametrize("flavour", ["2", "3"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_shuffle_of_version_3_that_names_no_size(dtype, compact, flavour, room, mount):
+    """zarr-python then takes the size of the array's elements; numcodecs, in version 2, four bytes."""
+    given = np.arange(35).reshape(7, 5).astype(dtype)
+    array = zarr.create_array(str(room / "s/a"), shape=(7, 5), chunks=(4, 5), dtype=dtype, compressors=[zarr.codecs.numcodecs.Shuffle()])
+    array[...] = given
+    document = room / "s/a/zarr.json"
+    made = json.loads(document.read_text())
+    for codec in made["codecs"]:
+        if codec["name"] == "numcodecs.shuffle":
+            codec["configuration"] = {} if compact else {"elementsize": None}
+    document.write_text(json.dumps(made))
+    assert np.array_equal(zarr.open_array(str(room / "s/a"), mode="r")[...], given)
+    shown = mount(room / "s", "--zarr", flavour)
+    assert np.array_equal(zarr.open_array(str(shown / "a"), mode="r")[...], given)

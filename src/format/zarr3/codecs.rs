@@ -280,5 +280,9 @@ fn in_zarr2(codec: &Value, dtype: &DType) -> Option<Vec<Value>> {
     let mut filter = Map::new();
     filter.insert("id".to_owned(), json!(id));
     filter.extend(configuration.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if read::says_no_size(id, configuration) {
+        // Version 2 has another size in mind.
+        filter.insert(read::ELEMENT_SIZE.to_owned(), json!(dtype.size()?));
+    }
     Some(vec![Value::Object(filter)])
 }

@@ -81,7 +81,7 @@ fn stage<'a>(codec: &'a Value, rank: usize, dtype: &DType, number: &mut Option<N
         "crc32c" => Stage::Stream(Codec::Checksum(Sum::Crc32c, Location::End)),
         "bitround" => Stage::Elements(Some(Codec::Identity("bitround"))),
         _ => match name.strip_prefix("numcodecs.") {
-            Some(id) => by_numcodecs(id, configuration, number).map_err(|e| inside(name, e))?,
+            Some(id) => by_numcodecs(id, configuration, dtype, number).map_err(|e| inside(name, e))?,
             None => Stage::Unknown,
         },
     };
@@ -107,9 +107,22 @@ fn permutation(configuration: &Members, rank: usize) -> Result<Vec<usize>> {
     }
 }
 
+/// The parameter of `shuffle` that its wrapper in zarr-python takes from the array where it is missing.
+pub(super) const ELEMENT_SIZE: &str = "elementsize";
+
+/// Whether this is a `shuffle` of numcodecs that does not say of how many bytes.
+pub(super) fn says_no_size(id: &str, configuration: &Members) -> bool {
+    id == "shuffle" && configuration.get(ELEMENT_SIZE).is_none_or(Value::is_null)
+}
+
 /// A codec of numcodecs, which its wrapper in zarr-python takes for one that changes elements, makes bytes or changes bytes.
-fn by_numcodecs(id: &str, configuration: &Members, number: &mut Option<Number>) -> Result<Stage<'static>> {
+fn by_numcodecs(id: &str, configuration: &Members, dtype: &DType, number: &mut Option<Number>) -> Result<Stage<'static>> {
     let mut members = configuration.clone();
+    if says_no_size(id, configuration) {
+        // That of the array's elements, whatever changes them before. numcodecs itself would take 4, as it does in version 2.
+        let Some(size) = dtype.size() else { return Ok(Stage::Unknown) };
+        members.insert(ELEMENT_SIZE.to_owned(), json!(size));
+    }
     // The type of the array where none is told.
     let types: &[&str] = match id {
         "delta" | "fixedscaleoffset" | "quantize" => &["dtype"],
