@@ -117,7 +117,8 @@ impl Reader {
                     return Err(Error::too_big(format!("dtype: more than {} fields", limits::FIELDS)));
                 }
                 let fields = fields.iter().map(|f| self.field(f, below)).collect::<Result<Vec<_>>>()?;
-                let mut names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
+                // Gaps between fields have no name, as numpy spells them.
+                let mut names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).filter(|name| !name.is_empty()).collect();
                 names.sort_unstable();
                 if names.windows(2).any(|pair| pair.first() == pair.last()) {
                     return Err(Error::corrupt("dtype: two fields of one name"));

@@ -197,8 +197,11 @@ fn innermost(
     }
     let stays = stages.iter().rposition(|stage| !stage.is_undone());
     let maker = stages.iter().position(Stage::makes_bytes);
+    let big = stages.iter().any(|stage| matches!(stage, Stage::Bytes(Some(true))));
+    // zarr-python takes such fields for little-endian, tensorstore for big-endian: each finds the words that it read so.
+    let disputed = big && typed.disputed && has_order(&typed.dtype);
     let rest = match stays {
-        None if !is_reordered(&stages) && typed.dtype != DType::Opaque => None,
+        None if !is_reordered(&stages) && typed.dtype != DType::Opaque && !disputed => None,
         stays => stays.max(maker).map(|last| last.saturating_add(1)),
     };
     if let Some(first) = rest {
@@ -214,7 +217,6 @@ fn innermost(
         return Err(Error::corrupt("elements of no fixed size without a codec for them"));
     }
     let order = transposed(&stages, order);
-    let big = stages.iter().any(|stage| matches!(stage, Stage::Bytes(Some(true))));
     let mut codecs: Vec<Codec> = stages.into_iter().filter_map(Stage::into_codec).collect();
     // What calculates makes little-endian numbers of what is stored; the outermost of them knows the stored byte order.
     let mut calculates = false;
@@ -228,7 +230,7 @@ fn innermost(
             calculates = true;
         }
     }
-    let swaps = if big && !calculates && !typed.native { dtype::big_endian(&typed.dtype) } else { Vec::new() };
+    let swaps = if big && !calculates { dtype::big_endian(&typed.dtype) } else { Vec::new() };
     let axes = if order.iter().enumerate().all(|(at, axis)| at == *axis) { Vec::new() } else { order };
     Ok(Plan { chunks, levels, chain: Chain::new(codecs)?, swaps, axes, kept: Kept::default() })
 }

@@ -17,9 +17,9 @@ use serde_json::Value;
 pub(super) struct Typed {
     /// What an element is.
     pub dtype: DType,
-    /// Whether its name promises little-endian fields whatever the codec `bytes` says: `structured` of zarr-python, which
-    /// writes them so.
-    pub native: bool,
+    /// Whether readers disagree about a codec `bytes` that says big-endian: of `structured`, whose fields zarr-python reads
+    /// and writes little-endian whatever it says.
+    pub disputed: bool,
     /// The source's own words.
     pub spelled: Value,
 }
@@ -30,14 +30,15 @@ pub(super) struct Typed {
 /// [`crate::error::Kind::Corrupt`] for a known type that contradicts itself, [`crate::error::Kind::TooBig`] over
 /// [`limits::ITEM`], [`limits::FIELDS`] or [`limits::DTYPE_DEPTH`].
 pub(super) fn parse(value: &Value) -> Result<Typed> {
-    let dtype = Reader { fields: 0 }.dtype(value, limits::DTYPE_DEPTH)?;
+    let mut reader = Reader { fields: 0, disputed: false };
+    let dtype = reader.dtype(value, limits::DTYPE_DEPTH)?;
     dtype::bounded(&dtype)?;
-    let native = named(value)?.0 == "structured";
-    Ok(Typed { dtype, native, spelled: value.clone() })
+    Ok(Typed { dtype, disputed: reader.disputed, spelled: value.clone() })
 }
 
 struct Reader {
     fields: usize,
+    disputed: bool,
 }
 
 impl Reader {
@@ -71,7 +72,10 @@ impl Reader {
             }
             "numpy.datetime64" => DType::DateTime(unit(configuration)?),
             "numpy.timedelta64" => DType::TimeDelta(unit(configuration)?),
-            "structured" | "struct" => self.structure(configuration, depth)?,
+            "structured" | "struct" => {
+                self.disputed |= name == "structured";
+                self.structure(configuration, depth)?
+            }
             _ => small::named(name).map(DType::Small).or_else(|| raw(name)).unwrap_or(DType::Opaque),
         })
     }
@@ -88,7 +92,7 @@ impl Reader {
         if fields.iter().any(|field| field.size().is_none()) {
             return Ok(DType::Opaque);
         }
-        let mut names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
+        let mut names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).filter(|name| !name.is_empty()).collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair.first() == pair.last()) {
             return Err(Error::corrupt("two fields of one name"));
