@@ -230,3 +230,29 @@ def test_byte_order_of_structures(kind, endian, sharded, room, mount):
     else:
         found = zarr.open_array(str(flat / "a"), mode="r")[...]
         assert found["a"].tolist() == field(room / "s/a", "a").read().result().tolist()
+
+
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [2, 0, 1]])
+def test_order_of_axes_of_the_index_of_a_shard(order, endian, room, mount):
+    """That which changes nothing is read; any other is refused, and never taken for that."""
+    index = [{"name": "transpose", "configuration": {"order": order}}, {"name": "bytes", "configuration": {"endian": endian}}, {"name": "crc32c"}]
+    inner = {"chunk_shape": [2, 3], "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}], "index_codecs": index}
+    document = {
+        "zarr_format": 3, "node_type": "array", "shape": [8, 9], "data_type": "int32", "fill_value": -1,
+        "codecs": [{"name": "sharding_indexed", "configuration": inner}],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 9]}}, "chunk_key_encoding": {"name": "default"},
+    }  # fmt: skip
+    (room / "s/a").mkdir(parents=True)
+    (room / "s/a/zarr.json").write_text(json.dumps(document))
+    given = np.arange(72, dtype="i4").reshape(8, 9)
+    spec = {"driver": "zarr3", "kvstore": f"file://{room}/s/a/"}
+    tensorstore.open(spec, open=True).result()[:7, :8] = given[:7, :8]
+    shown = mount(room / "s")
+    if order == sorted(order):
+        found = zarr.open_array(str(shown / "a"), mode="r")[...]
+        assert np.array_equal(found, tensorstore.open(spec, open=True).result().read().result())
+    else:
+        with pytest.raises(OSError) as error:
+            (shown / "a/zarr.json").read_bytes()
+        assert error.value.errno == errno.EOPNOTSUPP and "is not undone in an index" in shown.text()

@@ -145,7 +145,7 @@ fn level(configuration: &Members, outer: &[u64], order: &[usize], envelope: Chai
         }
     };
     let (index, big_endian) =
-        index_chain(configuration).map_err(|e| Error::new(e.kind(), format!("index_codecs: {}", e.reason())))?;
+        index_chain(configuration, order.len()).map_err(|e| Error::new(e.kind(), format!("index_codecs: {}", e.reason())))?;
     let level = Shard { parts, chunks: Vec::new(), axes: order.to_vec(), at_start, big_endian, index, envelope };
     if level.count().is_none_or(|count| count > limits::INDEX) {
         return Err(Error::too_big(format!("a shard of {:?} parts; at most {} are read", level.parts, limits::INDEX)));
@@ -153,15 +153,16 @@ fn level(configuration: &Members, outer: &[u64], order: &[usize], envelope: Chai
     Ok((level, inner))
 }
 
-/// What the index of a shard is encoded with, and whether its numbers are big-endian. Without a word it is what all writers
-/// use: little-endian numbers and a CRC-32C.
-fn index_chain(configuration: &Members) -> Result<(Chain, bool)> {
+/// What the index of a shard of so many axes is encoded with, and whether its numbers are big-endian. Without a word it is what
+/// all writers use: little-endian numbers and a CRC-32C.
+fn index_chain(configuration: &Members, rank: usize) -> Result<(Chain, bool)> {
     let Some(list) = configuration.get("index_codecs").filter(|v| !v.is_null()) else {
         let sum = Codec::Checksum(crate::codec::Sum::Crc32c, crate::codec::Location::End);
         return Ok((Chain::new(vec![sum])?, false));
     };
     let list = list_of(list)?;
-    let stages = read::stages(list, 0, &DType::UInt(8))?;
+    // The last axis of the index holds an offset and a length.
+    let stages = read::stages(list, rank.saturating_add(1), &DType::UInt(8))?;
     check(&stages)?;
     let mut big = false;
     let mut codecs = Vec::new();
@@ -169,6 +170,7 @@ fn index_chain(configuration: &Members) -> Result<(Chain, bool)> {
         match stage {
             Stage::Bytes(endian) => big = endian == Some(true),
             Stage::Stream(codec) => codecs.push(codec),
+            Stage::Transpose(order) if order.is_sorted() => {}
             _ => return Err(Error::unsupported(format!("{} is not undone in an index", json::cite(spelled)))),
         }
     }
