@@ -272,6 +272,9 @@ fn unit(rest: &str) -> Option<String> {
         return Some(String::new());
     }
     let inner = rest.strip_prefix('[')?.strip_suffix(']')?;
+    if inner == "generic" {
+        return Some(String::new());
+    }
     let name = inner.trim_start_matches(|c: char| c.is_ascii_digit());
     let factor = inner.strip_suffix(name)?;
     let sane = factor.is_empty() || factor.parse::<i32>().is_ok_and(|n| n > 0);
@@ -304,6 +307,7 @@ mod tests {
             ("\"|V5\"", 5, "\"|V5\""),
             ("\">M8[25us]\"", 8, "\"<M8[25us]\""),
             ("\"<m8\"", 8, "\"<m8\""),
+            ("\">M8[generic]\"", 8, "\"<M8\""),
         ] {
             let got = read(text).unwrap();
             assert_eq!(got.dtype.size(), Some(size), "{text}");

@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 /// Integers up to here are exact in a 64-bit float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
+/// How numpy, and both versions of Zarr, spell a time that is none.
+const NOT_A_TIME: &str = "NaT";
+
 /// Reads `fill_value`. `swaps` are those of the stored type, for values that spell the element's stored bytes; `plain` says
 /// that byte strings are plain text, as netcdf-c means them.
 ///
@@ -39,8 +42,10 @@ pub fn parse(value: &Value, dtype: &DType, swaps: &[Swap], plain: bool) -> Resul
         DType::UInt(size) => unsigned(value, *size),
         DType::Float(size) => float(value, *size),
         DType::Complex(size) => complex(value, size >> 1),
-        DType::DateTime(_) | DType::TimeDelta(_) if value == "NaT" => Some((i64::MIN.to_le_bytes().to_vec(), json!(i64::MIN))),
-        DType::DateTime(_) | DType::TimeDelta(_) => signed(value, 8).map(|(bytes, n)| (bytes, json!(n))),
+        DType::DateTime(_) | DType::TimeDelta(_) if value == NOT_A_TIME => {
+            signed(&json!(i64::MIN), 8).map(|(b, n)| (b, time(dtype, n)))
+        }
+        DType::DateTime(_) | DType::TimeDelta(_) => signed(value, 8).map(|(bytes, n)| (bytes, time(dtype, n))),
         DType::Bytes { length, char } => byte_string(value, *length, *char, plain),
         DType::Text(length) => text(value, *length),
         DType::Void(_) | DType::Struct(_) => packed(value, dtype.size().unwrap_or(0), swaps),
@@ -100,6 +105,12 @@ fn signed(value: &Value, size: u8) -> Option<(Vec<u8>, i64)> {
         _ => n.to_le_bytes().to_vec(),
     };
     Some((bytes, n))
+}
+
+/// A time as its number of units. Without a unit numpy makes no date of a number, but knows the name of none at all.
+pub fn time(dtype: &DType, n: i64) -> Value {
+    let nameless = matches!(dtype, DType::DateTime(unit) if unit.is_empty());
+    if nameless && n == i64::MIN { json!(NOT_A_TIME) } else { json!(n) }
 }
 
 fn unsigned(value: &Value, size: u8) -> Found {
@@ -382,6 +393,9 @@ mod tests {
             ("\"NaT\"", "\"<M8[s]\"", "-9223372036854775808"),
             ("2", "\"<c8\"", "[2,0.0]"),
             ("\"AQID\"", r#"[["r","|u1"],["g",">u2"]]"#, "\"AQMC\""),
+            ("\"NaT\"", "\">M8\"", "\"NaT\""),
+            ("\"NaT\"", "\"<M8[generic]\"", "\"NaT\""),
+            ("\"NaT\"", "\"<m8\"", "-9223372036854775808"),
             ("\"\"", "\"|S2\"", "\"\""),
         ] {
             assert_eq!(read(fill, dtype).unwrap().zarr2.to_string(), shown, "{fill} {dtype}");

@@ -8,7 +8,7 @@
 use crate::array::{Array, DType, Field, Format, Group, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
-use crate::format::{base64, dtype, n5};
+use crate::format::{base64, dtype, fill, n5};
 use crate::view::{DIMENSIONS, Flavour, ome, xarray};
 use serde_json::{Map, Value, json};
 
@@ -224,7 +224,8 @@ fn fill_value(array: &Array) -> Result<Value> {
             Some(&array.fill.zarr2).filter(|value| value.is_number()).cloned().unwrap_or_else(|| json!(0))
         }
         DType::Bool => json!(bytes.first() == Some(&1)),
-        DType::Int(_) | DType::DateTime(_) | DType::TimeDelta(_) => json!(signed(bytes).ok_or_else(bug)?),
+        DType::Int(_) => json!(signed(bytes).ok_or_else(bug)?),
+        DType::DateTime(_) | DType::TimeDelta(_) => fill::time(&array.dtype, signed(bytes).ok_or_else(bug)?),
         DType::UInt(_) => json!(unsigned(bytes).ok_or_else(bug)?),
         DType::Float(_) => float(bytes).ok_or_else(bug)?,
         DType::Complex(n) => {

@@ -18,13 +18,14 @@ pub(super) struct Filling {
     pub spelled: Option<Value>,
 }
 
-/// Reads `fill_value`. `null`, which some writers leave where the specification wants a value, counts as zero.
+/// Reads `fill_value`. `null`, which some writers leave where the specification wants a value, counts as zero, and for a time as
+/// none, as in Zarr v2.
 ///
 /// # Errors
 /// [`crate::error::Kind::Corrupt`] naming the value when the type does not hold it.
 pub(super) fn parse(value: &Value, dtype: &DType) -> Result<Filling> {
     if value.is_null() {
-        return Ok(Filling { fill: Fill { bytes: None, zarr2: Value::Null }, spelled: None });
+        return Ok(Filling { fill: fill::parse(value, dtype, &[], false)?, spelled: None });
     }
     let fill = match dtype {
         DType::Object => match value {
