@@ -14,17 +14,30 @@ const FILL_VALUE: &str = "_FillValue";
 
 /// Spells the attribute of an array of Zarr v2 (or N5 or WKW) as Zarr v3 has it. What is no number stays.
 pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
-    let Some(value) = attributes.get_mut(FILL_VALUE).filter(|_| matches!(dtype, DType::Float(_))) else { return };
-    let number = match value {
-        Value::Number(number) => number,
-        Value::Array(items) => match items.as_slice() {
-            [Value::Number(number)] => number,
-            _ => return,
-        },
-        _ => return,
+    let Some(value) = attributes.get_mut(FILL_VALUE) else { return };
+    // A list of one is how netcdf-c 4.8.0 writes a number.
+    let only = match value.as_array().map(Vec::as_slice) {
+        Some([only]) => only,
+        _ => &*value,
     };
-    if let Ok(number) = number.as_str().parse::<f64>() {
-        *value = Value::String(base64::encode(&number.to_le_bytes()));
+    let spelled = |number: f64| Value::String(base64::encode(&number.to_le_bytes()));
+    let found = match dtype {
+        DType::Float(_) => number(only).map(spelled),
+        DType::Complex(_) => number(only).map(|number| json!([spelled(number), spelled(0.0)])),
+        DType::Int(_) | DType::UInt(_) => only.is_number().then(|| only.clone()),
+        _ => None,
+    };
+    if let Some(found) = found {
+        *value = found;
+    }
+}
+
+/// A number, also one that is not finite as the word that zarr-python puts for it where JSON has none.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_str().parse().ok(),
+        Value::String(word) if [NAN, INFINITY, NEGATIVE_INFINITY].contains(&word.as_str()) => word.parse().ok(),
+        _ => None,
     }
 }
 
