@@ -77,7 +77,7 @@ fn boolean(value: &Value) -> Found {
 }
 
 /// The integer that a value means: a number without a fraction (z5 writes `7.0`), a string of digits, a boolean.
-fn integer(value: &Value) -> Option<i128> {
+pub fn integer(value: &Value) -> Option<i128> {
     let text = match value {
         Value::Bool(set) => return Some(i128::from(*set)),
         Value::Number(n) => n.as_str(),
@@ -264,7 +264,9 @@ fn complex(value: &Value, part: u8) -> Found {
 fn byte_string(value: &Value, length: usize, char: bool, plain: bool) -> Found {
     let text = match value {
         Value::String(text) => text.as_str(),
-        _ if integer(value) == Some(0) => "",
+        // netcdf-c takes the text of whatever stands there.
+        Value::Number(digit) if char && digit.as_str().len() == 1 => digit.as_str(),
+        _ if integer(value) == Some(0) && !char => "",
         _ => return None,
     };
     let decoded = base64::decode(text).filter(|bytes| !(plain || char) && bytes.len() <= length);
@@ -363,6 +365,9 @@ mod tests {
             ("\"\"", "\"|S2\"", "0000"),
             ("\"-\"", "\"|S2\"", "2d00"),
             ("\"x\"", "\">S1\"", "78"),
+            ("\"0\"", "\">S1\"", "30"),
+            // netCDF-C 4.10.1's.
+            ("0", "\">S1\"", "30"),
             ("\"fé\"", "\"<U3\"", "66000000e900000000000000"),
             ("0", "\"<U1\"", "00000000"),
             ("\"AQID\"", r#"[["r","|u1"],["g","|u1"],["b","|u1"]]"#, "010203"),

@@ -26,7 +26,10 @@ pub const ARRAY: &str = "_nczarr_array";
 /// The types of attributes.
 pub const ATTR: &str = "_nczarr_attr";
 
-/// netCDF's types by number, as attributes are typed today. Strings get the longest length that netcdf-c assumes.
+/// netCDF's type of strings, with the longest length that netcdf-c assumes.
+pub const STRING: &str = "|S128";
+
+/// netCDF's types by number, as attributes are typed today.
 const TYPES: &[(&str, &str)] = &[
     ("1", "<i1"),
     ("2", ">S1"),
@@ -39,7 +42,7 @@ const TYPES: &[(&str, &str)] = &[
     ("9", "<u4"),
     ("10", "<i8"),
     ("11", "<u8"),
-    ("12", "|S128"),
+    ("12", STRING),
 ];
 
 /// What the marks of an array say.

@@ -7,13 +7,16 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use crate::array::{Array, Attributes, DType, Format, Order};
-use crate::format::{dtype, nczarr as marks, nczarr3};
+use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, token};
+use crate::format::{dtype, fill, nczarr as marks, nczarr3};
 use crate::view::Flavour;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How netcdf-c calls the dimension of so many elements that has no name.
 const ANONYMOUS: &str = "_Anonymous_Dim_";
+
+const FILL_VALUE: &str = "_FillValue";
 
 /// Longest name of netCDF, in bytes.
 const NAME: usize = 256;
@@ -190,10 +193,17 @@ fn check_name(name: &str) -> Result<(), &'static str> {
 /// Attributes with marks, and the types of all of them.
 fn typed(attributes: &Attributes, shown: Vec<(&str, Value)>, flavour: Flavour, dtype: Option<&DType>) -> Attributes {
     let mut result = attributes.clone();
+    let filling = dtype.and_then(|dtype| Some((fill_value(dtype, attributes.get(FILL_VALUE)?)?, dtype)));
     let types = attributes.iter().map(|(name, value)| {
-        let declared = dtype.filter(|dtype| name == "_FillValue" && holds(dtype, value)).map(dtype::spell);
+        let declared = filling.as_ref().filter(|_| name == FILL_VALUE).map(|(_, dtype)| match dtype {
+            DType::Bytes { char: false, .. } => json!(marks::STRING),
+            dtype => dtype::spell(dtype),
+        });
         (name.clone(), declared.unwrap_or_else(|| json!(attribute_type(value))))
     });
+    if let Some((value, _)) = &filling {
+        result.insert(FILL_VALUE.to_owned(), value.clone());
+    }
     match flavour {
         Flavour::Zarr2 => marks::finish(&mut result, types.collect(), shown),
         Flavour::Zarr3 => {
@@ -235,13 +245,33 @@ fn attribute_type(value: &Value) -> &'static str {
     }
 }
 
-/// Whether a fill value among the attributes is one number of the type of the array.
-fn holds(dtype: &DType, value: &Value) -> bool {
+/// A fill value among the attributes in words that netcdf-c of every release reads as the type of the array; `None` where it is of
+/// another, or too large for it.
+fn fill_value(dtype: &DType, value: &Value) -> Option<Value> {
     let bits = |bytes: u8| u32::from(bytes).saturating_mul(8);
-    match dtype {
-        DType::Float(_) => value.is_number(),
-        DType::Int(n) => value.as_i64().is_some_and(|v| v.unsigned_abs() < 1u64 << bits(*n).saturating_sub(1).min(63)),
-        DType::UInt(n) => value.as_u64().is_some_and(|v| v.checked_shr(bits(*n)).unwrap_or(0) == 0),
-        _ => false,
+    let whole = |value: &Value| {
+        let exact = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
+        exact.or_else(|| value.is_number().then(|| fill::integer(value)).flatten())
+    };
+    match (dtype, value) {
+        (_, Value::Array(items)) => match items.as_slice() {
+            [] => None,
+            [only] => fill_value(dtype, only).filter(|value| !value.is_array()),
+            items => items.iter().map(|item| fill_value(dtype, item).filter(|item| !item.is_array())).collect(),
+        },
+        (DType::Float(_), Value::Number(_)) => Some(value.clone()),
+        (DType::Float(_), Value::String(word)) => {
+            [NAN, INFINITY, NEGATIVE_INFINITY].contains(&word.as_str()).then(|| token(word))
+        }
+        (DType::Int(n), _) => {
+            let end = 1i128.checked_shl(bits(*n).saturating_sub(1))?;
+            whole(value).filter(|v| (end.saturating_neg()..end).contains(v)).and_then(|v| Some(json!(i64::try_from(v).ok()?)))
+        }
+        (DType::UInt(n), _) => {
+            let end = 1i128.checked_shl(bits(*n))?;
+            whole(value).filter(|v| (0..end).contains(v)).and_then(|v| Some(json!(u64::try_from(v).ok()?)))
+        }
+        (DType::Bytes { char: false, .. }, Value::String(_)) => Some(value.clone()),
+        _ => None,
     }
 }

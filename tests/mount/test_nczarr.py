@@ -399,3 +399,26 @@ def test_marks_in_zarr_3_are_read_by_netcdf_in_zarr_2(mount, room):
     view = mount(source)
     assert json.loads((view / "zarr.json").read_text())["attributes"]["_nczarr_group"] == marks["_nczarr_group"]
     assert np.array_equal(zarr.open_array(str(view / "g/w"), mode="r", zarr_format=3)[...], want["g/w"])
+
+
+FILLS = {
+    **{dtype: [7, [7], 7.0, [1, 2], -(2 ** (8 * np.dtype(dtype).itemsize - 1))] for dtype in ("|i1", "<i2", "<i4", "<i8")},
+    **{dtype: [7, [7], 7.0, 2 ** (8 * np.dtype(dtype).itemsize) - 1] for dtype in ("|u1", "<u2", "<u4", "<u8")},
+    **{dtype: [7, [7], 0.1, float("nan"), "NaN", ["NaN"], "-Infinity", [1.5, 2.5]] for dtype in ("<f4", "<f8")},
+    "|S3": ["abc", "0", ""],
+}
+
+
+def test_fill_values_have_the_type_of_their_variable(mount, room):
+    """netcdf-c gives them that in pure Zarr, whatever their spelling is."""
+    root = zarr.create_group(str(room / "source"), zarr_format=2)
+    for dtype, fills in FILLS.items():
+        for number, fill in enumerate(fills):
+            array = root.create_array(f"{dtype[1:]}_{number}", shape=(4,), chunks=(2,), dtype=dtype, compressors=None)
+            (room / "source" / array.basename / ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": fill}))
+    want = netcdf(room / "source", room / "want", "zarr,file")["variables"]
+    found = netcdf(mount(room / "source", "--nczarr").where, room / "found")["variables"]
+    assert found.keys() == want.keys() and len(want) == sum(map(len, FILLS.values()))
+    for name, variable in want.items():
+        fill, given = (np.asarray(of["attributes"]["_FillValue"]) for of in (variable, found[name]))
+        assert given.dtype == fill.dtype and np.array_equal(given, fill, equal_nan=fill.dtype.kind == "f"), (name, given, fill)
