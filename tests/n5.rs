@@ -167,6 +167,15 @@ fn codecs_say_where_blocks_lie() {
     let other =
         json!({"dimensions": [4], "blockSize": [3], "dataType": "int8", "codecs": ["h264"], "compression": {"type": "raw"}});
     assert_eq!(detect(&other, false).unwrap().dtype, DType::Int(1));
+    assert_eq!(detect(&other, false).unwrap().attributes.unwrap()["codecs"], json!(["h264"]));
+    // So is the size of a shard where there is none, and neither where they are read.
+    for mut document in [plain.clone(), other] {
+        document["shardSize"] = json!("large");
+        let array = detect(&document, false).unwrap();
+        assert_eq!((array.attributes.unwrap()["shardSize"].clone(), array.chunks.last()), (json!("large"), Some(&3)));
+    }
+    assert!(detect(&plain, false).unwrap().attributes.unwrap().is_empty());
+    assert!(detect(&early, false).unwrap().attributes.unwrap().is_empty());
 
     for (document, kind) in [
         (sharded(&json!([3, 2]), &json!({})), Kind::Corrupt),
@@ -180,6 +189,24 @@ fn codecs_say_where_blocks_lie() {
         (sharded(&json!([2, 3]), &json!({"codecs": []})), Kind::Corrupt),
     ] {
         assert_eq!(detect(&document, false).unwrap_err().kind(), kind, "{document}");
+    }
+}
+
+// What `JsonPrimitive.getAsLong` of gson makes of them, but that it cuts fractions off.
+#[test]
+fn lengths_are_whole_numbers_however_written() {
+    let document = |dimensions: &str, block: &str| {
+        let text = format!(
+            r#"{{"dimensions": {dimensions}, "blockSize": {block}, "dataType": "int8", "compression": {{"type": "raw"}}}}"#
+        );
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    for (dimensions, block) in [("[7.0, 5]", "[4, 3.0]"), (r#"["7", 5.0]"#, r#"[4.0, "3"]"#), ("[0.7e1, 5]", "[4, 3]")] {
+        let array = detect(&document(dimensions, block), false).unwrap();
+        assert_eq!((array.shape, array.chunks), (vec![5, 7], vec![3, 4]), "{dimensions} {block}");
+    }
+    for bad in ["[7.5, 5]", r#"["seven", 5]"#, "[true, 5]", "[-7.0, 5]", "[null, 5]", r#"["", 5]"#] {
+        assert_eq!(detect(&document(bad, "[4, 3]"), false).unwrap_err().kind(), Kind::Corrupt, "{bad}");
     }
 }
 

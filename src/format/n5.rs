@@ -10,7 +10,7 @@ use crate::array::{
 };
 use crate::codec::Chain;
 use crate::error::{Error, Result};
-use crate::format::{Context, Documents, axes, check_sizes, document, dtype, inside, json, names, object, scales};
+use crate::format::{Context, Documents, axes, check_sizes, document, dtype, fill, inside, json, names, object, scales};
 use serde_json::{Map, Value, json};
 
 mod codecs;
@@ -18,8 +18,8 @@ mod codecs;
 /// The document of a group or dataset.
 pub const DOCUMENT: &str = "attributes.json";
 
-/// Members that describe a dataset; all others are its attributes.
-const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs", "shardSize"];
+/// Members that describe a dataset, with those that its layout was read from; all others are its attributes.
+const MEMBERS: &[&str] = &["dimensions", "blockSize", "dataType", "compression", "compressionType"];
 
 /// The member by which Paintera tells that a dataset holds a label multiset for each element.
 const MULTISET: &str = "isLabelMultiset";
@@ -73,7 +73,8 @@ pub fn newer_version(documents: &Documents) -> Option<String> {
     (major > MAJOR).then(|| format!("{DOCUMENT}: version {} of N5 is newer than {MAJOR}, the newest known", json::cite(version)))
 }
 
-fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
+fn array(mut members: Map<String, Value>, source_axes: bool) -> Result<Array> {
+    ["dimensions", "blockSize"].into_iter().for_each(|name| make_whole(&mut members, name));
     let mut shape = axes(&members, "dimensions")?;
     let layout = codecs::layout(&members)?;
     let mut chunks = layout.block.clone();
@@ -101,7 +102,8 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
         shape.reverse();
         chunks.reverse();
     }
-    let attributes: Map<String, Value> = members.into_iter().filter(|(name, _)| !MEMBERS.contains(&name.as_str())).collect();
+    let describes = |name: &str| MEMBERS.contains(&name) || layout.members.contains(&name);
+    let attributes: Map<String, Value> = members.into_iter().filter(|(name, _)| !describes(name)).collect();
     let (attributes, dimension_names) = dimensions(attributes, shape.len(), source_axes);
     let swap = Swap { offset: 0, width: size, count: 1 };
     let mut array = Array {
@@ -137,6 +139,15 @@ fn array(members: Map<String, Value>, source_axes: bool) -> Result<Array> {
         _ => {}
     }
     Ok(array)
+}
+
+/// Makes integers of a list's numbers that are whole but written as fractions, or as texts: Java reads either as what it is.
+fn make_whole(members: &mut Map<String, Value>, name: &str) {
+    for value in members.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter(|value| !value.is_boolean()) {
+        if let Some(whole) = fill::integer(value).and_then(|whole| u64::try_from(whole).ok()) {
+            *value = json!(whole);
+        }
+    }
 }
 
 /// Where blocks lie. The index of a shard has N5's first axis fastest: C order, once axes are reversed.

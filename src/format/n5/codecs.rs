@@ -12,6 +12,9 @@ use crate::format::{axes, json};
 use crate::limits;
 use serde_json::{Map, Value};
 
+/// The names of the codec that makes a container of blocks.
+const SHARDING: &[&str] = &["sharding_indexed", "ShardingCodec"];
+
 /// How the blocks of a dataset are encoded.
 #[derive(Debug)]
 pub struct Layout {
@@ -25,6 +28,8 @@ pub struct Layout {
     pub big_endian: bool,
     /// What the elements of a block are encoded with.
     pub chain: Chain,
+    /// Members that told of it and are none of the dataset's attributes, beside those that every dataset has.
+    pub members: &'static [&'static str],
 }
 
 /// A container of blocks.
@@ -53,16 +58,20 @@ pub fn layout(members: &Map<String, Value>) -> Result<Layout> {
     let codecs = members.get("codecs").and_then(Value::as_array).filter(|list| list.first().is_some_and(|c| name(c).is_some()));
     let Some(codecs) = codecs else {
         let chain = Chain::new(config::from_n5(members)?)?;
-        return Ok(Layout { shards: Vec::new(), block, header: true, big_endian: true, chain });
+        return Ok(Layout { shards: Vec::new(), block, header: true, big_endian: true, chain, members: &[] });
     };
-    // Versions before the first release told the size of a shard beside that of a block.
-    let outer = if members.contains_key("shardSize") { axes(members, "shardSize")? } else { block.clone() };
-    let mut layout = Layout { shards: Vec::new(), block: outer, header: true, big_endian: true, chain: Chain::default() };
+    // Versions before the first release told the size of a shard beside that of a block. Where there are none it is somebody's.
+    let sharded = codecs.first().and_then(name).is_some_and(|name| SHARDING.contains(&name));
+    let early = sharded && members.contains_key("shardSize");
+    let outer = if early { axes(members, "shardSize")? } else { block.clone() };
+    let told: &[&str] = if early { &["codecs", "shardSize"] } else { &["codecs"] };
+    let mut layout =
+        Layout { shards: Vec::new(), block: outer, header: true, big_endian: true, chain: Chain::default(), members: told };
     let mut codecs: &[Value] = codecs;
     loop {
         let (first, rest) = codecs.split_first().ok_or_else(|| Error::corrupt("codecs: an empty list"))?;
         match name(first) {
-            Some("sharding_indexed" | "ShardingCodec") => {
+            Some(name) if SHARDING.contains(&name) => {
                 if layout.shards.len() >= limits::CODECS {
                     return Err(Error::too_big(format!("codecs: more than {} shards in each other", limits::CODECS)));
                 }
@@ -83,7 +92,7 @@ pub fn layout(members: &Map<String, Value>) -> Result<Layout> {
             _ => return Err(Error::unsupported(format!("codecs: {} does not make bytes of a block", json::cite(first)))),
         }
     }
-    if members.contains_key("shardSize") && layout.block != block {
+    if early && layout.block != block {
         return Err(Error::corrupt(format!("blockSize: {block:?}, where codecs tell {:?}", layout.block)));
     }
     Ok(layout)
