@@ -171,6 +171,17 @@ fn codecs_of_zarr_version_3() {
     }
 }
 
+// zarr-python's `Shuffle` takes the size from the array where numcodecs' own, in version 2, takes 4.
+#[test]
+fn a_shuffle_that_stays_tells_version_2_its_size() {
+    let codecs = json!(["bytes", {"name": "numcodecs.shuffle"}, {"name": "numcodecs.secret"}, "gzip"]);
+    for (dtype, size) in [("uint16", 2), ("float64", 8), ("uint8", 1)] {
+        let kept = zarr3(&[("codecs", codecs.clone()), ("data_type", json!(dtype))]).unwrap().kept;
+        assert_eq!(kept.filters, [json!({"id": "shuffle", "elementsize": size}), json!({"id": "secret"})]);
+        assert_eq!(kept.zarr3.unwrap(), codecs.as_array().unwrap()[..3]);
+    }
+}
+
 #[test]
 fn data_types_of_zarr_version_3() {
     for row in rows("zarr3 dtype") {
