@@ -151,6 +151,8 @@ def test_a_fill_value_that_tensorstore_takes_otherwise_is_refused(dtype, fill, r
     with pytest.raises(OSError) as refused:
         (view / ".zarray").read_bytes()
     assert refused.value.errno == errno.EIO and "fill_value" in view.text()
+
+
 @pytest.mark.parametrize("flavour", ["2", "3"])
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64", "complex128"])
 @pytest.mark.parametrize("compact", [False, True])
