@@ -22,7 +22,9 @@ use parking_lot::Mutex;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use told::Told;
+use told::{Found, Told};
+
+pub use told::Near;
 
 /// What the user chose for the whole mount.
 #[derive(Debug, Clone, Copy, Default)]
@@ -134,6 +136,7 @@ pub struct Tree {
     store: Arc<dyn Store>,
     options: Options,
     told: Told,
+    near: Option<Arc<Near>>,
     inventories: Mutex<lru::LruCache<Key, (Instant, marks::Found)>>,
     said: Mutex<lru::LruCache<u64, ()>>,
 }
@@ -157,7 +160,8 @@ impl Tree {
     /// The tree of `store`.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
         let inventories = Mutex::new(lru::LruCache::new(marks::REMEMBERED));
-        Self { store, options, told: Told::default(), inventories, said: Mutex::new(lru::LruCache::new(SAID)) }
+        let near = Near::new(&store, options.wanted, options.refresh.is_some());
+        Self { store, options, told: Told::default(), near, inventories, said: Mutex::new(lru::LruCache::new(SAID)) }
     }
 
     /// Says something, once.
@@ -179,6 +183,11 @@ impl Tree {
         self.store.clone()
     }
 
+    /// What consolidated metadata tells besides what the store lists; `None` where it is no more than that.
+    pub fn near(&self) -> Option<Arc<Near>> {
+        self.near.clone()
+    }
+
     /// The options.
     pub fn options(&self) -> &Options {
         &self.options
@@ -189,10 +198,7 @@ impl Tree {
     /// # Errors
     /// Only when the store cannot tell whether the directory is there; what is wrong inside it is kept in the result.
     pub fn open(&self, key: &Key, above: &Below) -> Result<Directory> {
-        let (documents, modified) = match self.told.documents(key) {
-            Some(told) => told,
-            None => self.fetch(key)?,
-        };
+        let Found { documents, modified, unread } = self.find(key)?;
         let parent = if key.is_root() { self.options.wanted.of_root() } else { above.format };
         let mut notices = Vec::new();
         let place = match wkw::properties(&documents) {
@@ -205,7 +211,7 @@ impl Tree {
         };
         let context =
             Context { wanted: self.options.wanted, parent, source_axes: self.options.source_axes, place: place.as_ref() };
-        let mut node = format::detect(&documents, &context).map_err(|e| e.about(key));
+        let mut node = unread.map_or_else(|| format::detect(&documents, &context), Err).map_err(|e| e.about(key));
         if matches!(node, Ok(Node::Directory)) {
             node = self.by_content(key, &context, &mut notices).map_err(|e| e.about(key));
         }
@@ -330,7 +336,7 @@ impl Tree {
             Ok(names) => names,
             // Without listings the other name of the same chunk is all that can be asked for.
             Err(e) if e.kind() == Kind::Unsupported => return present(key.join(vec!["0"; rank].join("/"))),
-            Err(e) => return Err(e),
+            Err(e) => self.nothing(key, e)?,
         };
         if names.iter().any(|(name, _)| names::is_stored_chunk(array, name)) {
             return Ok(false);

@@ -71,8 +71,9 @@ fn consolidated_metadata_keeps_what_is_refused() {
     let shown = shown["metadata"].as_object().unwrap();
     // What is refused keeps the source's own words, and fails when it is read.
     assert_eq!(shown["b/.zarray"], array);
-    assert!(!shown.contains_key("gone/.zarray"));
+    // What it alone tells is there.
     assert!(shown["a/.zarray"]["compressor"].is_null() && shown["c/.zarray"]["compressor"].is_null());
+    assert!(shown["gone/.zarray"]["compressor"].is_null());
     assert!(tree.open(&key("b"), &root.below).is_err());
     // With marks, what is shown of `a` depends on what is beside it. The source's own words would not be true of it.
     let tree = self::tree(&store, true);
@@ -183,6 +184,49 @@ fn nested_chunks_are_found_though_consolidated_metadata_is_believed() {
             document(&tree, &directory, ".zarray").unwrap()["dimension_separator"].clone()
         };
         assert_eq!((separator("a"), separator("b")), (json!("/"), json!(".")), "listings: {lists}");
+    }
+}
+
+/// Where the store is asked first, what is consolidated is not read before something is found that has no documents.
+#[test]
+fn consolidated_metadata_is_read_when_it_is_needed() {
+    let array: Value = serde_json::from_str(ARRAY).unwrap();
+    let listed = json!({"metadata": {"a/.zarray": array, "b/.zarray": array, "b/.zattrs": {"x": 1}, "g/c/.zarray": array}});
+    let listed = listed.to_string();
+    let objects = [(".zgroup", GROUP), (".zmetadata", listed.as_str()), ("a/.zarray", ARRAY), ("b/0", "x"), ("plain/f", "x")];
+    let store = store(&objects);
+    let tree = tree(&store, false);
+    let root = root(&tree);
+    let reads = || store.calls().iter().filter(|(call, at)| *call == Call::Get && *at == key(".zmetadata")).count();
+    let open = |name: &str| tree.open(&key(name), &root.below);
+    // The root is understood by all of its documents.
+    let first = reads();
+    assert!(open("a").unwrap().array().is_some());
+    assert_eq!(reads(), first);
+    assert_eq!(open("b").unwrap().array().unwrap().attributes.as_ref().unwrap()["x"], 1);
+    assert!(matches!(open("g").unwrap().node, Ok(Node::Directory)));
+    assert!(
+        open("g/c").unwrap().array().is_some() && tree.head(&key("g/c")).is_ok() && tree.list(&key("g/c")).unwrap().is_empty()
+    );
+    assert!(matches!(open("plain").unwrap().node, Ok(Node::Directory)));
+    for none in ["d", "g/d", "g/c/d"] {
+        assert_eq!(open(none).unwrap_err().kind(), Kind::NotFound, "{none}");
+    }
+    assert_eq!(reads(), first + 1);
+    // A failure to read it passes, and is no word about what it would tell.
+    for (kind, passes) in [(Kind::Unavailable, true), (Kind::Denied, false)] {
+        let store = self::store(&objects);
+        let tree = self::tree(&store, false);
+        fail(&store, Call::Get, ".zmetadata", kind);
+        for name in ["b", "plain"] {
+            assert_eq!(tree.open(&key(name), &Below::default()).unwrap().node.unwrap_err().kind(), kind, "{name}");
+        }
+        for name in ["g", "g/c", "d"] {
+            assert_eq!(tree.open(&key(name), &Below::default()).unwrap_err().kind(), kind, "{name}");
+            assert_eq!(tree.head(&key(name)).unwrap_err().kind(), kind, "{name}");
+        }
+        store.heal();
+        assert_eq!(tree.open(&key("g/c"), &Below::default()).is_ok(), passes);
     }
 }
 

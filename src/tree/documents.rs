@@ -7,8 +7,7 @@ use super::{Directory, SURVEY, Tree};
 use crate::array::{Format, Group, Node};
 use crate::error::{Error, Kind, Result};
 use crate::format;
-use crate::limits;
-use crate::store::{Key, Range};
+use crate::store::Key;
 use crate::view::{self, Flavour, nczarr};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -66,9 +65,9 @@ impl Tree {
     /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.
     fn consolidated(&self, root: &Directory) -> Result<Vec<u8>> {
         let is_zarr3 = root.below.format == Some(Format::Zarr3);
-        let source = root.key.join(if is_zarr3 { view::ZARR3 } else { view::CONSOLIDATED })?;
-        let mut bytes = Vec::new();
-        self.store.get(&source, Range::All, None, limits::DOCUMENT, &mut bytes)?;
+        let name = if is_zarr3 { view::ZARR3 } else { view::CONSOLIDATED };
+        let source = root.key.join(name)?;
+        let bytes = self.document_of(&root.key, name)?;
         let mut listed = format::json::parse(&bytes)?;
         let paths = if is_zarr3 {
             listed = listed.get_mut("consolidated_metadata").map(serde_json::Value::take).unwrap_or_default();

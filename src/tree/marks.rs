@@ -88,7 +88,12 @@ impl Tree {
         let Some((group, path)) = self.group_in_dataset(key)? else { return Ok(None) };
         let mut inventory = Inventory::new(path, !self.options.noxarray);
         let mut left = SURVEY;
-        for (name, kind) in self.list(key)?.iter() {
+        let mut listing = self.list(key)?;
+        if let Some(near) = &self.near {
+            let others = near.others(key, &listing)?;
+            others.iter().try_for_each(|name| listing.push(name.as_bytes(), ObjectKind::Directory))?;
+        }
+        for (name, kind) in listing.iter() {
             if kind != ObjectKind::Directory {
                 continue;
             }

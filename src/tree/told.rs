@@ -2,19 +2,24 @@
 //!
 //! Over a network a dataset of a thousand arrays would cost thousands of requests to open. Its consolidated metadata is believed
 //! there instead, as Zarr readers believe it: a directory that it lists is not looked for, and its documents are those it holds.
-//! What it does not list is looked for in the store.
+//! What it does not list is looked for in the store. Where asking costs nothing it is the other way around, see `near.rs`.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
+
+mod near;
 
 use super::{Below, Directory, Tree};
 use crate::array::{Format, Formats};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::{self, Documents, json};
-use crate::store::{Key, Listing, Meta, ObjectKind, Version};
+use crate::limits;
+use crate::store::{Key, Listing, Meta, ObjectKind, Range, Version};
 use parking_lot::RwLock;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
+
+pub use near::Near;
 
 /// The documents that say what a directory is.
 const NODES: [&str; 3] = [".zarray", ".zgroup", "zarr.json"];
@@ -24,12 +29,42 @@ const NODES: [&str; 3] = [".zarray", ".zgroup", "zarr.json"];
 struct Book {
     documents: BTreeMap<String, Vec<u8>>,
     modified: SystemTime,
+    /// Bytes of memory held, about.
+    weight: usize,
 }
 
 impl Book {
+    fn new(documents: BTreeMap<String, Vec<u8>>, modified: SystemTime) -> Self {
+        let weight = documents.iter().map(|(path, bytes)| path.len().saturating_add(bytes.len())).fold(0, usize::saturating_add);
+        Self { documents, modified, weight }
+    }
+
+    /// The document `name` of the directory at `path`; that of the book's own directory, where the path is empty.
+    fn document(&self, path: &str, name: &str) -> Option<&Vec<u8>> {
+        if path.is_empty() { self.documents.get(name) } else { self.documents.get(&format!("{path}/{name}")) }
+    }
+
     /// Whether it tells what the directory at `path` is; attributes alone may be a part of what was consolidated.
     fn is_node(&self, path: &str) -> bool {
-        NODES.iter().any(|name| self.documents.contains_key(&format!("{path}/{name}")))
+        NODES.iter().any(|name| self.document(path, name).is_some())
+    }
+
+    /// The documents of the directory at `path`.
+    fn documents_of(&self, path: &str) -> Documents {
+        let told = format::DOCUMENTS.iter().filter_map(|&name| Some((name, Ok(self.document(path, name)?.clone()))));
+        told.collect()
+    }
+
+    /// Paths of the documents below `path`, from there.
+    fn below(&self, path: &str) -> impl Iterator<Item = &str> {
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        self.documents.range(prefix.clone()..).map_while(move |(path, _)| path.strip_prefix(&prefix))
+    }
+
+    /// The names in the directory at `path` that are nodes or lead to some, in order; some more than once.
+    fn nodes_below(&self, path: &str) -> impl Iterator<Item = &str> {
+        let nodes = self.below(path).filter(|below| below.rsplit_once('/').is_some_and(|(_, name)| NODES.contains(&name)));
+        nodes.filter_map(|below| below.split_once('/').map(|(name, _)| name))
     }
 }
 
@@ -48,55 +83,41 @@ impl Told {
         let read = |name: &str| documents.get(name).and_then(|d| d.as_ref().ok()).and_then(|bytes| json::parse(bytes).ok());
         let newer = documents.contains_key("zarr.json") && wanted.include(Format::Zarr3);
         let listed = if newer {
-            read("zarr.json").map(|node| inline(&node))
+            read("zarr.json").and_then(|node| inline(&node))
         } else if wanted.include(Format::Zarr2) {
-            read(".zmetadata").map(|consolidated| listed(&consolidated))
+            read(".zmetadata").and_then(|consolidated| listed(&consolidated))
         } else {
             None
         };
-        let listed = listed.unwrap_or_default();
+        let mut listed = listed.unwrap_or_default();
+        // Its own documents are there, and the store knows what it has in the place of one that is none.
+        listed.retain(|path, bytes| path.contains('/') && bytes.starts_with(b"{"));
         let mut books = self.books.write();
         if listed.is_empty() {
             books.remove(key);
         } else {
-            books.insert(key.clone(), Arc::new(Book { documents: listed, modified }));
+            books.insert(key.clone(), Arc::new(Book::new(listed, modified)));
         }
     }
 
     /// The documents of the directory `key`, and their time; `None` where nothing tells what it is, and the store has to.
     pub fn documents(&self, key: &Key) -> Option<(Documents, SystemTime)> {
         let (book, path) = self.find(key, false)?;
-        if !book.is_node(&path) {
-            return None;
-        }
-        let mut documents = Documents::new();
-        for &name in format::DOCUMENTS {
-            if let Some(bytes) = book.documents.get(&format!("{path}/{name}")) {
-                documents.insert(name, Ok(bytes.clone()));
-            }
-        }
-        Some((documents, book.modified))
+        book.is_node(&path).then(|| (book.documents_of(&path), book.modified))
     }
 
     /// That `key` is a directory; `None` where nothing tells it.
     pub fn directory(&self, key: &Key) -> Option<Meta> {
         let (book, path) = self.find(key, false)?;
-        book.is_node(&path).then(|| Meta {
-            kind: ObjectKind::Directory,
-            size: 0,
-            modified: book.modified,
-            version: Version::Tag("directory".into()),
-            seekable: true,
-        })
+        book.is_node(&path).then(|| directory(book.modified))
     }
 
     /// The directories directly below `key` that are told; `None` where none is.
     pub fn children(&self, key: &Key) -> Option<Result<Listing>> {
         let (book, path) = self.find(key, true)?;
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let mut listing = Listing::default();
         let mut last = "";
-        for name in book.documents.range(prefix.clone()..).map_while(|(path, _)| path.strip_prefix(&prefix)) {
+        for name in book.below(&path) {
             let Some((child, _)) = name.split_once('/') else { continue };
             if child != last && key.join(child).is_ok() {
                 if let Err(e) = listing.push(child.as_bytes(), ObjectKind::Directory) {
@@ -132,26 +153,98 @@ impl Told {
     }
 }
 
+/// What the directory was found to be made of.
+pub(super) struct Found {
+    pub(super) documents: Documents,
+    /// Time of the newest.
+    pub(super) modified: SystemTime,
+    /// Why it is not known whether there are others: what would have to tell of them cannot be read.
+    pub(super) unread: Option<Error>,
+}
+
+/// What is told of a directory that the store need not have.
+fn directory(modified: SystemTime) -> Meta {
+    let version = Version::Tag("directory".into());
+    Meta { kind: ObjectKind::Directory, size: 0, modified, version, seekable: true }
+}
+
 impl Tree {
     /// What is known of the file or directory at `key`: from consolidated metadata where it is believed, or from the store.
     ///
     /// # Errors
     /// As [`crate::store::Store::head`].
     pub fn head(&self, key: &Key) -> Result<Meta> {
-        match self.told.directory(key) {
-            Some(meta) => Ok(meta),
-            None => self.store.head(key),
+        if let Some(meta) = self.told.directory(key) {
+            return Ok(meta);
+        }
+        match (self.store.head(key), &self.near) {
+            (Err(e), Some(near)) if e.kind() == Kind::NotFound => near.directory(key)?.ok_or(e),
+            (found, _) => found,
         }
     }
 
-    /// The names in the directory `key`. Where the store has no listings, those that consolidated metadata tells.
+    /// The names that the store has in the directory `key`. Where it has no listings, those that consolidated metadata tells.
     ///
     /// # Errors
     /// As [`crate::store::Store::list`].
     pub fn list(&self, key: &Key) -> Result<Listing> {
         match self.store.list(key) {
             Err(e) if e.kind() == Kind::Unsupported => self.told.children(key).unwrap_or(Err(e)),
+            Err(e) => self.nothing(key, e),
             listing => listing,
+        }
+    }
+
+    /// What is in the directory `key`, which the store failed to list as `e` says: nothing, where the store has no such directory and
+    /// consolidated metadata tells that it is one.
+    ///
+    /// # Errors
+    /// `e` where it says anything else.
+    pub fn nothing(&self, key: &Key, e: Error) -> Result<Listing> {
+        let told = match &self.near {
+            Some(near) if e.kind() == Kind::NotFound => near.directory(key)?.is_some(),
+            _ => false,
+        };
+        if told { Ok(Listing::default()) } else { Err(e) }
+    }
+
+    /// What the directory `key` is made of: its own documents, or those that consolidated metadata tells. See [`Found`].
+    pub(super) fn find(&self, key: &Key) -> Result<Found> {
+        if let Some((documents, modified)) = self.told.documents(key) {
+            return Ok(Found { documents, modified, unread: None });
+        }
+        let own = self.fetch(key);
+        let Some(near) = &self.near else {
+            return own.map(|(documents, modified)| Found { documents, modified, unread: None });
+        };
+        match own {
+            Ok((documents, modified)) if near.is_told_by(&documents) => Ok(Found { documents, modified, unread: None }),
+            Ok((documents, modified)) => Ok(match near.documents(key, &documents) {
+                Ok(None) => Found { documents, modified, unread: None },
+                Ok(Some((mut told, modified))) => {
+                    told.extend(documents);
+                    Found { documents: told, modified, unread: None }
+                }
+                Err(e) => Found { documents, modified, unread: Some(e) },
+            }),
+            Err(e) if e.kind() == Kind::NotFound => match near.documents(key, &Documents::new())? {
+                Some((documents, modified)) => Ok(Found { documents, modified, unread: None }),
+                None => Err(e),
+            },
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The bytes of the document `name` of the directory `key`: the store's, or else those that consolidated metadata tells.
+    ///
+    /// # Errors
+    /// As [`crate::store::Store::get`].
+    pub(super) fn document_of(&self, key: &Key, name: &str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match self.store.get(&key.join(name)?, Range::All, None, limits::DOCUMENT, &mut bytes) {
+            Ok(_) => Ok(bytes),
+            Err(e) if e.kind() == Kind::NotFound => self.find(key)?.documents.remove(name).unwrap_or(Err(e)),
+            Err(e) => Err(e),
         }
     }
 
@@ -176,18 +269,24 @@ impl Tree {
     }
 }
 
-/// The documents that `.zmetadata` holds, by path; those of the directory itself left out.
-fn listed(consolidated: &Value) -> BTreeMap<String, Vec<u8>> {
-    let members = consolidated.get("metadata").and_then(Value::as_object);
-    let below = members.into_iter().flatten().filter(|(path, value)| path.contains('/') && value.is_object());
-    below.map(|(path, value)| (path.clone(), json::render(value, json::NonFinite::Token))).collect()
+/// The documents that `.zmetadata` holds, by path, or whatever stands in the place of one; `None` where it holds nothing of the kind.
+fn listed(consolidated: &Value) -> Option<BTreeMap<String, Vec<u8>>> {
+    let members = consolidated.get("metadata")?.as_object()?;
+    Some(members.iter().map(|(path, value)| (path.clone(), json::render(value, json::NonFinite::Token))).collect())
 }
 
-/// The documents that a `zarr.json` holds of the nodes below it, by path.
-fn inline(node: &Value) -> BTreeMap<String, Vec<u8>> {
-    let members = node.get("consolidated_metadata").and_then(|c| c.get("metadata")).and_then(Value::as_object);
-    let below = members.into_iter().flatten().filter(|(path, value)| !path.is_empty() && value.is_object());
-    below.map(|(path, value)| (format!("{path}/zarr.json"), json::render(value, json::NonFinite::Token))).collect()
+/// The same of what a `zarr.json` holds of the nodes below it.
+fn inline(node: &Value) -> Option<BTreeMap<String, Vec<u8>>> {
+    let members = node.get("consolidated_metadata")?.get("metadata")?.as_object()?;
+    let below = members.iter().filter(|(path, _)| !path.is_empty()).map(|(path, value)| {
+        let mut value = value.clone();
+        // Of a group below, zarr-python writes that it has consolidated metadata that lists nothing.
+        if let Value::Object(members) = &mut value {
+            members.remove("consolidated_metadata");
+        }
+        (format!("{path}/zarr.json"), json::render(&value, json::NonFinite::Token))
+    });
+    Some(below.collect())
 }
 
 #[cfg(test)]
@@ -222,6 +321,54 @@ mod tests {
         assert!(told.documents(&key("set/a")).is_none());
     }
 
+    /// What is told of local directories by the same documents, and of the directory itself.
+    #[test]
+    fn what_is_not_stored_is_told() {
+        let zarr2 = br#"{"metadata": {".zgroup": {}, "a/.zarray": {}, "g/.zattrs": {}, "g/b/.zarray": 5, "p/.zattrs": {}, "../c/.zgroup": {}}}"#;
+        let zarr3 = br#"{"consolidated_metadata": {"metadata": {"b": {"node_type": "group", "consolidated_metadata": {"metadata": {}}}}}}"#;
+        for (documents, wanted, told) in [
+            (&[(".zmetadata", &zarr2[..])][..], Formats::All, Ok("a g")),
+            (&[(".zmetadata", zarr2), ("zarr.json", zarr3)], Formats::All, Ok("b")),
+            (&[(".zmetadata", zarr2), ("zarr.json", b"{}")], Formats::All, Ok("")),
+            (&[(".zmetadata", zarr2), ("zarr.json", zarr3)], Formats::Only(Format::Zarr2), Ok("a g")),
+            (&[(".zmetadata", zarr2)], Formats::Only(Format::Zarr3), Ok("")),
+            (&[(".zmetadata", b"{")], Formats::Zarr, Err(Kind::Corrupt)),
+            (&[(".zmetadata", b"{}")], Formats::Zarr, Err(Kind::Corrupt)),
+            (&[("zarr.json", b"{\"consolidated_metadata\": 5}")], Formats::Zarr, Err(Kind::Corrupt)),
+            (&[("zarr.json", b"{\"consolidated_metadata\": null}")], Formats::Zarr, Ok("")),
+        ] {
+            let memory = crate::store::mem::MemStore::new();
+            documents.iter().for_each(|(name, bytes)| memory.put(key("set").join(name).unwrap(), *bytes));
+            let store: Arc<dyn crate::store::Store> = Arc::new(memory);
+            let near = Near::new(&store, wanted, false).unwrap();
+            let stored = ["a", "b", "g", "p", "c"].map(|name| near.documents(&key("set").join(name).unwrap(), &Documents::new()));
+            let names = ["a", "b", "g", "p", "c"].into_iter().zip(stored).filter_map(|(name, found)| match found {
+                Ok(found) => found.map(|_| Ok(name)),
+                Err(e) => Some(Err(e.kind())),
+            });
+            let found: std::result::Result<Vec<_>, _> = names.collect();
+            assert_eq!(found.map(|names| names.join(" ")), told.map(str::to_owned), "{documents:?} {wanted:?}");
+            let mut listed = Listing::default();
+            listed.push(b"a", ObjectKind::Directory).unwrap();
+            let others = near.others(&key("set"), &listed).unwrap().join(" ");
+            assert_eq!(others, told.unwrap_or_default().trim_start_matches("a "), "{documents:?} {wanted:?}");
+            if told == Ok("b") {
+                // A group that says it lists nothing below it would hide all that there is.
+                let (documents, _) = near.documents(&key("set/b"), &Documents::new()).unwrap().unwrap();
+                assert!(!String::from_utf8_lossy(documents["zarr.json"].as_ref().unwrap()).contains("consolidated"));
+            }
+        }
+        // One without documents but this is told by it as well.
+        let memory = crate::store::mem::MemStore::new();
+        memory.put(key(".zmetadata"), *zarr2);
+        let store: Arc<dyn crate::store::Store> = Arc::new(memory);
+        let own = Documents::from([(".zmetadata", Ok(zarr2.to_vec()))]);
+        let near = Near::new(&store, Formats::All, true).unwrap();
+        assert!(near.documents(&Key::root(), &own).unwrap().unwrap().0.contains_key(".zgroup"));
+        assert!(near.documents(&key("g/b"), &own).unwrap().unwrap().0.contains_key(".zarray"), "which says what is wrong");
+        assert!(Near::new(&store, Formats::Only(Format::N5), false).is_none());
+    }
+
     #[test]
     fn the_version_that_counts_tells() {
         let zarr2 = br#"{"metadata": {"a/.zarray": {}}}"#.to_vec();
@@ -253,6 +400,6 @@ mod tests {
     fn zarr_3_tells_of_nodes() {
         let node: Value =
             serde_json::json!({"consolidated_metadata": {"kind": "inline", "metadata": {"a": {"node_type": "array"}}}});
-        assert_eq!(inline(&node).keys().collect::<Vec<_>>(), ["a/zarr.json"]);
+        assert_eq!(inline(&node).unwrap().keys().collect::<Vec<_>>(), ["a/zarr.json"]);
     }
 }

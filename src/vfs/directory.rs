@@ -155,6 +155,11 @@ impl Vfs {
             for (name, kind) in source.iter().filter(|(name, _)| !Self::is_covered(dir, name)) {
                 names.listing.push(name, kind)?;
             }
+            if let Some(near) = self.tree.near() {
+                for name in near.others(&directory.key, &source)? {
+                    names.listing.push(name.as_bytes(), ObjectKind::Directory)?;
+                }
+            }
             return Ok(names);
         };
         // What is called as a chunk is shown (`0` beside the `c` of Zarr v3) is not there: a lookup finds the chunk.
@@ -194,9 +199,11 @@ impl Vfs {
             if listing.len() > FEW { Err(Error::too_big("many names")) } else { Ok(()) }
         });
         if listed.is_ok() || listing.len() <= FEW {
-            return listed.map(|()| Source::Whole(listing));
+            return listed.map_or_else(|e| self.tree.nothing(&directory.key, e), |()| Ok(listing)).map(Source::Whole);
         }
-        let growing = Self::grow(dir.clone(), self.tree.shared_store());
+        // An array holds no nodes.
+        let near = self.tree.near().filter(|_| dir.chunks.is_none());
+        let growing = Self::grow(dir.clone(), self.tree.shared_store(), near);
         // Only chunks are put in order.
         let most = if dir.chunks.is_some() { SORTED } else { 0 };
         Ok(match growing.within(most)? {

@@ -2,7 +2,8 @@
 
 use super::{Dir, Vfs};
 use crate::error::{Error, Kind, Result};
-use crate::store::{Listing, ObjectKind, Store};
+use crate::store::{Key, Listing, ObjectKind, Store};
+use crate::tree::Near;
 use crate::view::names;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -67,6 +68,14 @@ impl Growing {
         Ok(())
     }
 
+    /// Adds the directories that are told and not among the names so far, which are all that the store lists.
+    fn add(&self, near: &Near, key: &Key) -> Result<()> {
+        let stored = self.state.lock().listing.clone();
+        let mut others = Listing::default();
+        near.others(key, &stored)?.iter().try_for_each(|name| others.push(name.as_bytes(), ObjectKind::Directory))?;
+        self.append(&mut others)
+    }
+
     fn end(&self, result: Result<()>) {
         self.state.lock().end = Some(result);
         self.more.notify_all();
@@ -86,8 +95,8 @@ impl Drop for Ending {
 
 impl Vfs {
     /// Begins to list what a group holds, or the chunks of an array and what else lies beside them, in a thread that ends with the
-    /// listing, or when nobody wants more of it.
-    pub(super) fn grow(dir: Arc<Dir>, store: Arc<dyn Store>) -> Arc<Growing> {
+    /// listing, or when nobody wants more of it. What `near` tells besides comes last.
+    pub(super) fn grow(dir: Arc<Dir>, store: Arc<dyn Store>, near: Option<Arc<Near>>) -> Arc<Growing> {
         let growing = Arc::new(Growing::default());
         let ending = Ending(growing.clone());
         std::thread::spawn(move || {
@@ -103,7 +112,10 @@ impl Vfs {
                 if Arc::strong_count(growing) == 1 { Err(Error::usage("nobody wants more")) } else { Ok(()) }
             };
             let result = store.list_each(&dir.directory.key, &mut see);
-            let result = result.and_then(|()| growing.append(&mut batch));
+            let result = result.and_then(|()| growing.append(&mut batch)).and_then(|()| match near {
+                Some(near) => growing.add(&near, &dir.directory.key),
+                None => Ok(()),
+            });
             growing.end(result);
         });
         growing

@@ -9,6 +9,7 @@ use super::{Chunks, Place, Vfs};
 use crate::array::{Array, Placement, Style};
 use crate::error::{Kind, Result};
 use crate::store::{Key, ObjectKind, Store};
+use crate::tree::Tree;
 use crate::view::names;
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
@@ -88,7 +89,7 @@ impl Vfs {
                     }
                 }
             }
-            None => walk(chunks, self.store(), &mut see)?,
+            None => walk(chunks, &self.tree, &mut see)?,
         }
         Ok(any)
     }
@@ -125,7 +126,7 @@ impl Vfs {
             return Ok(found);
         }
         let mut all = Vec::new();
-        walk(chunks, self.store(), &mut |number| {
+        walk(chunks, &self.tree, &mut |number| {
             all.push(number);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -181,19 +182,20 @@ fn unfold(mut number: u128, grid: &[u64]) -> Vec<u64> {
 }
 
 /// Passes the numbers of all objects on, until `see` has seen enough.
-fn walk(chunks: &Chunks, store: &dyn Store, see: &mut See<'_>) -> Result<()> {
+fn walk(chunks: &Chunks, tree: &Tree, see: &mut See<'_>) -> Result<()> {
     let array = &chunks.array;
     let keys = &array.stored.keys;
     if keys.nested() {
         let start = if keys.style == Style::C { chunks.key.join("c")? } else { chunks.key.clone() };
-        match descend(array, store, &start, &mut Vec::new(), see) {
+        match descend(array, tree.store(), &start, &mut Vec::new(), see) {
             // Nothing was ever written.
             Err(e) if e.kind() == Kind::NotFound && keys.style == Style::C => Ok(()),
-            other => other.map(drop),
+            Err(e) => tree.nothing(&chunks.key, e).map(drop),
+            Ok(_) => Ok(()),
         }
     } else {
         let grid = objects_grid(array);
-        for (name, _) in store.list(&chunks.key)?.iter() {
+        for (name, _) in tree.list(&chunks.key)?.iter() {
             let number = names::stored_indices(array, name).and_then(|index| fold(&shown_order(array, &index), &grid));
             if let Some(number) = number
                 && see(number)?.is_break()

@@ -27,6 +27,15 @@ def edit(path, **members):
     path.write_text(json.dumps({name: value for name, value in document.items() if value is not None}))
 
 
+def zipped(path):
+    """The same as an archive."""
+    made = path.with_suffix(".zip")
+    with zipfile.ZipFile(made, "w") as archive:
+        for file in sorted(path.rglob("*")):
+            archive.write(file, file.relative_to(path))
+    return made
+
+
 NESTED = {"name": "v2", "separator": "/"}
 
 
@@ -40,10 +49,7 @@ def test_nested_chunks_of_an_array_that_does_not_tell(lost, container, room, mou
     edit(room / "a.zarr" / "x" / ".zarray", dimension_separator=None)
     source = room / "a.zarr"
     if container == "zip":
-        source = room / "a.zip"
-        with zipfile.ZipFile(source, "w") as archive:
-            for file in sorted((room / "a.zarr").rglob("*")):
-                archive.write(file, file.relative_to(room / "a.zarr"))
+        source = zipped(room / "a.zarr")
     view = mount(source)
     assert not disagreements(view / "x", [values])
     assert json.loads((view / "x" / ".zarray").read_text())["dimension_separator"] == "/"
@@ -68,6 +74,87 @@ def test_flat_chunks_stay_flat_whatever_lies_beside_them(room, mount):
     view = mount(room / "a.zarr")
     assert not disagreements(view.where, [np.full_like(values, -1)])
     assert not disagreements(view / "0", [inner])
+
+
+def told(path, version):
+    """A group whose members only its consolidated metadata tells, as some copiers leave them. One has no directory at all."""
+    group = zarr.create_group(str(path), zarr_format=version, attributes={"a": 1})
+    group.create_group("g", attributes={"b": 2}).create_group("h")
+    for name, filled in (("x", True), ("g/y", True), ("g/empty", False), ("g/own", True)):
+        array = group.create_array(name, shape=(7, 5), chunks=(2, 3), dtype=">i2", fill_value=-1, attributes={"c": name})
+        if filled:
+            array[...] = np.arange(35).reshape(7, 5)
+    zarr.consolidate_metadata(str(path), zarr_format=version)
+    for document in [d for d in path.rglob("*") if d.name in ("zarr.json", ".zgroup", ".zarray", ".zattrs")]:
+        if document.parent.name not in (path.name, "own"):
+            document.unlink()
+    for empty in ("g/empty", "g/h"):
+        (path / empty).rmdir()
+    # A directory's own documents come first.
+    own = zarr.open_array(str(path / "g" / "own"), mode="r+")
+    own.attrs["c"] = "newer"
+    return path
+
+
+def members(group):
+    """All nodes of a hierarchy: attributes and values."""
+    found = {name: (dict(node.attrs), node[...] if isinstance(node, zarr.Array) else None) for name, node in group.members(max_depth=None)}
+    return {name: (attributes, None if values is None else (values.dtype.newbyteorder("="), values.tolist()))
+            for name, (attributes, values) in found.items()}
+
+
+@pytest.mark.parametrize("container", ["directory", "zip"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_consolidated_metadata_alone_tells_is_there(version, container, room, mount):
+    source = told(room / "a.zarr", version)
+    want = members(zarr.open_consolidated(str(source), zarr_format=version))
+    want["g/own"] = ({"c": "newer"}, want["g/own"][1])
+    view = mount(source if container == "directory" else zipped(source))
+    for consolidated in (False, True):
+        group = zarr.open_group(str(view.where), mode="r", use_consolidated=consolidated)
+        assert members(group) == want
+    assert sorted(name for name in os.listdir(view / "g") if name[0] != "." and name != "zarr.json") == ["empty", "h", "own", "y"]
+    assert not disagreements(view / "g" / "y", [np.arange(35, dtype=">i2").reshape(7, 5)])
+    assert not disagreements(view / "g" / "empty", [np.full((7, 5), -1, ">i2")])
+    assert members(zarr.open_group(str(view / "g"), mode="r")).keys() == {"y", "empty", "h", "own"}
+    with pytest.raises(FileNotFoundError):
+        os.stat(view / "g" / "none")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_consolidated_metadata_that_cannot_be_read_makes_nothing_absent(version, room, mount):
+    source = told(room / "a.zarr", version)
+    document = source / (".zmetadata" if version == 2 else "zarr.json")
+    whole = document.read_text()
+    document.write_text(whole[:-9])
+    view = mount(source, "--refresh", "0")
+    name, chunk = (".zarray", "0.0") if version == 2 else ("zarr.json", "c/0/0")
+    for path in (f"x/{name}", f"g/y/{name}", f"x/{chunk}", "g/empty", "new"):
+        with pytest.raises(OSError) as e:
+            (view / path).read_bytes()
+        assert e.value.errno == errno.EIO, path
+    assert zarr.open_array(str(view / "g" / "own"), mode="r").attrs["c"] == "newer"
+    # Once it can be read again, with a node more.
+    tree = json.loads(whole)
+    nodes = tree["metadata"] if version == 2 else tree["consolidated_metadata"]["metadata"]
+    nodes.update({key.replace("x", "new", 1): value for key, value in nodes.items() if key.split("/")[0] == "x"})
+    document.write_text(json.dumps(tree))
+    group = zarr.open_group(str(view.where), mode="r", use_consolidated=False)
+    assert members(group) == members(zarr.open_consolidated(str(source), zarr_format=version)) | {"g/own": members(group)["g/own"]}
+    assert (group["new"][...] == -1).all()
+
+
+def test_what_is_told_comes_after_the_names_of_a_very_large_group(room, mount):
+    source = told(room / "a.zarr", 2)
+    for i in range(5000):
+        (source / f"n{i}").mkdir()
+    document = json.loads((source / ".zmetadata").read_text())
+    document["metadata"] |= {"n7/.zgroup": {"zarr_format": 2}, "new/.zgroup": {"zarr_format": 2}}
+    (source / ".zmetadata").write_text(json.dumps(document))
+    view = mount(source)
+    names = [name for name in os.listdir(view.where) if name[0] != "."]
+    assert sorted(names) == sorted(["g", "x", "new", *(f"n{i}" for i in range(5000))])
+    assert (view / "new" / ".zgroup").exists() and (view / "n7" / ".zgroup").exists() and not (view / "n8" / ".zgroup").exists()
 
 
 def test_consolidated_zarr_3_lists_what_there_is(room, mount):
