@@ -107,15 +107,15 @@ impl Directory {
         self.documents.iter().map(|d| d.name)
     }
 
-    /// What is wrong: the directory as a whole, or else some of its documents.
+    /// What is wrong: the directory as a whole, or else some of its documents. That one is not there is nothing wrong.
     pub fn faults(&self) -> impl Iterator<Item = &Error> {
-        let documents = self.documents.iter().filter_map(|d| d.content.get()?.as_ref().err());
+        let documents = self.documents.iter().filter_map(Document::fault);
         self.node.as_ref().err().into_iter().chain(documents.filter(|_| self.node.is_ok()))
     }
 
     /// What is wrong with the document `name`, as far as that is known.
     pub fn fault_of(&self, name: &[u8]) -> Option<&Error> {
-        self.documents.iter().find(|d| d.name.as_bytes() == name)?.content.get()?.as_ref().err()
+        self.documents.iter().find(|d| d.name.as_bytes() == name)?.fault()
     }
 
     /// All that it was understood as, or what is wrong with it: two of another description may decode the same bytes otherwise, even

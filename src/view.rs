@@ -9,7 +9,7 @@ pub mod zarr2;
 pub mod zarr3;
 
 use crate::array::{Array, Node};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::dtype;
 use crate::format::json::{NonFinite, render};
 use nczarr::Survey;
@@ -80,7 +80,7 @@ pub fn broken_documents(flavour: Flavour) -> &'static [&'static str] {
 /// Paths of the nodes that consolidated metadata lists, the root's is empty; each once.
 ///
 /// # Errors
-/// [`crate::error::Kind::Corrupt`] where it is no consolidated metadata.
+/// [`Kind::Corrupt`] where it is no consolidated metadata.
 pub fn consolidated_paths(document: &Value) -> Result<BTreeSet<String>> {
     let metadata = document.get("metadata").and_then(Value::as_object).ok_or_else(|| Error::corrupt("no object `metadata`"))?;
     let node = |key: &String| match key.rsplit_once('/') {
@@ -103,14 +103,15 @@ pub fn consolidated_paths_zarr3(document: &Value) -> Result<BTreeSet<String>> {
 /// Consolidated metadata of Zarr v2 for nodes that the source lists in another way.
 ///
 /// # Errors
-/// [`crate::error::Kind::NotFound`] where some node cannot be shown: to zarr-python one that is not listed is absent, but one
+/// [`Kind::NotFound`] where some node cannot be shown, with the reason: to zarr-python one that is not listed is absent, but one
 /// that is looked for itself tells why it fails.
 pub fn consolidated_zarr2_anew(nodes: &[(String, Result<Node>)]) -> Result<Vec<u8>> {
-    let is_shown = |node: &Result<Node>| {
-        node.as_ref().is_ok_and(|node| zarr2::members(node, Survey::ALL).iter().all(|(_, document)| document.is_ok()))
+    let fault = |node: &Result<Node>| match node {
+        Ok(node) => zarr2::members(node, Survey::ALL).into_iter().find_map(|(_, document)| document.err()),
+        Err(e) => Some(e.clone()),
     };
-    if !nodes.iter().all(|(_, node)| is_shown(node)) {
-        return Err(Error::not_found());
+    if let Some((path, e)) = nodes.iter().find_map(|(path, node)| Some((path, fault(node)?))) {
+        return Err(Error::new(Kind::NotFound, format!("is not shown, because {path:?} cannot be: {}", e.reason())));
     }
     Ok(consolidated_zarr2(&Value::Null, nodes))
 }

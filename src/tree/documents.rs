@@ -29,6 +29,11 @@ impl Document {
     fn new(name: &'static str, content: Option<Result<Arc<Vec<u8>>>>) -> Self {
         Self { name, content: content.map(OnceLock::from).unwrap_or_default(), making: Mutex::default() }
     }
+
+    /// What is wrong with it, as far as that is known.
+    pub(super) fn fault(&self) -> Option<&Error> {
+        self.content.get()?.as_ref().err().filter(|e| e.kind() != Kind::NotFound)
+    }
 }
 
 impl Tree {
@@ -55,11 +60,24 @@ impl Tree {
         };
         let content = content.map(Arc::new).map_err(|e| e.about(named(&directory.key, document.name)));
         match &content {
+            // Readers look at each node then, and meet what is wrong where it is.
+            Err(e) if e.kind() == Kind::NotFound && document.name == view::CONSOLIDATED => {
+                self.warn(e.to_string());
+                drop(document.content.set(content.clone()));
+            }
             // It is made again for the next one who asks.
             Err(e) if self.may_pass(e) => *making = Some((Instant::now(), e.clone())),
             content => drop(document.content.set(content.clone())),
         }
         Some((document.name, content))
+    }
+
+    /// Whether `directory` shows the document `name` after all: in Zarr v2 there is no consolidated metadata of a group of Zarr v3 that
+    /// holds what has no words there.
+    pub fn is_shown(&self, directory: &Directory, name: &str) -> bool {
+        let anew = matches!(&directory.node, Ok(Node::Group(group)) if group.format == Format::Zarr3);
+        let absent = |(_, content): (_, Result<_>)| content.is_err_and(|e| e.kind() == Kind::NotFound);
+        !(anew && name == view::CONSOLIDATED && self.document(directory, name.as_bytes()).is_some_and(absent))
     }
 
     /// Consolidated metadata, made again from what the mount shows for each node that the source's lists.

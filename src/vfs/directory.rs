@@ -132,7 +132,7 @@ impl Vfs {
     fn list_shown(&self, inode: u64, dir: &Arc<Dir>) -> Result<Names> {
         let directory = &dir.directory;
         let mut listing = Listing::default();
-        for name in directory.documents() {
+        for name in directory.documents().filter(|name| self.tree.is_shown(directory, name)) {
             listing.push(name.as_bytes(), ObjectKind::File)?;
         }
         let source = match self.list_source(dir)? {

@@ -42,7 +42,9 @@ impl Vfs {
             return self.describe(inode, &thing);
         }
         let directory = &dir.directory;
-        if let Some((name, content)) = self.tree.document(directory, name) {
+        if let Some((name, content)) = self.tree.document(directory, name)
+            && self.tree.is_shown(directory, name)
+        {
             let failed = content.as_ref().is_err_and(|e| self.tree.may_pass(e));
             let tag = tag(failed || self.is_versioned(dir), || digest(&content.as_ref().map_err(ToString::to_string)));
             let (modified, key) = (directory.modified, directory.key.clone());

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 import warnings
 
 import ml_dtypes  # noqa: F401  (numpy learns the names of small types)
@@ -18,6 +19,7 @@ import zarr
 
 from support import data
 from support.checks import check_array, check_groups, inside
+from support.mounting import binary
 from support.reading import attributes, by_zarr, difference, disagreements, tensorstore_of
 
 CORPUS = data.stores("zarr3.tar.xz")
@@ -308,6 +310,32 @@ def test_consolidated_metadata_tells_what_the_documents_tell(flavour, mount, roo
     else:
         for path, made in json.loads((view / ".zmetadata").read_text())["metadata"].items():
             assert json.dumps(made) == json.dumps(json.loads((view / path).read_text())), path
+
+
+@pytest.mark.parametrize("change", [
+    {"data_type": "bfloat16"},
+    {"codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "unknown"}]},
+])
+def test_consolidated_metadata_in_version_2_hides_nothing_that_has_no_words_there(change, mount, room):
+    """zarr-python believes it of what there is; without it, it looks at each node."""
+    group = zarr.create_group(str(room / "s"), zarr_format=3)
+    for name in ("x", "g/y"):
+        group.create_array(name, shape=(4, 6), chunks=(2, 3), dtype="<u2")[...] = numbers((4, 6))
+    zarr.consolidate_metadata(str(room / "s"), zarr_format=3)
+    for document in (room / "s" / "zarr.json", room / "s" / "g" / "y" / "zarr.json"):
+        members = json.loads(document.read_text())
+        members.get("consolidated_metadata", {"metadata": {"g/y": members}})["metadata"]["g/y"].update(change)
+        document.write_text(json.dumps(members))
+    view = mount(room / "s", "--zarr", "2")
+    assert not (view / ".zmetadata").exists() and ".zmetadata" not in os.listdir(view.where)
+    shown = zarr.open_group(str(view.where), mode="r")
+    assert np.array_equal(shown["x"][...], numbers((4, 6)))
+    with pytest.raises(OSError):
+        shown["g/y"]
+    assert view.text().count("is not shown, because") == 1
+    found = subprocess.run([binary(), "check", "--zarr", "2", room / "s"], capture_output=True, text=True)
+    problems = [line for line in found.stdout.splitlines() if line.split(" ")[0] in ("missing", "unsupported", "corrupt")]
+    assert found.returncode != 0 and problems and all("g/y" in line for line in problems), found
 
 
 def test_names_of_axes_travel_both_ways(mount, room):
