@@ -269,7 +269,7 @@ pub trait Store: Send + Sync {
     /// The names in the directory at `key`, each once, complete or an error.
     ///
     /// # Errors
-    /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a file.
+    /// As [`Store::head`]; [`Kind::NotFound`] also where `key` is a plain file.
     fn list(&self, key: &Key) -> Result<Listing>;
 
     /// What is known of each of `names`, which a listing of the directory at `key` has told. `None` where it takes [`Store::head`]
@@ -352,6 +352,14 @@ pub trait Store: Send + Sync {
 
     /// Requests made so far; over a network those that went out, with all repetitions.
     fn requests(&self) -> Requests;
+}
+
+/// Whether what a listing calls `key` leads to other names: a directory does, and so may what stands in the place of one and cannot be
+/// looked into (a link that leads out of the source or to nothing, a FIFO). A plain file does not.
+pub fn may_lead_on(store: &dyn Store, key: Result<Key>, kind: ObjectKind) -> bool {
+    let is_file = |key: Key| matches!(store.list(&key), Err(e) if e.kind() == Kind::NotFound);
+    // An object store has nothing of the kind.
+    kind == ObjectKind::Directory || !store.is_distant() && key.is_ok_and(|key| !is_file(key))
 }
 
 /// Counters of a store.

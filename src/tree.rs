@@ -15,7 +15,7 @@ use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents, wkw};
 use crate::limits;
-use crate::store::{Key, ObjectKind, Range, Store};
+use crate::store::{Key, ObjectKind, Range, Store, may_lead_on};
 use crate::view::{Flavour, names};
 use documents::{Document, broken, shown};
 use parking_lot::Mutex;
@@ -343,9 +343,10 @@ impl Tree {
         }
         let grid = array.grid();
         let first = |name: &[u8]| names::number(name).is_some_and(|i| grid.first().is_some_and(|n| i < *n));
-        let Some((name, _)) = names.iter().find(|(name, kind)| *kind == ObjectKind::Directory && first(name)) else {
-            return Ok(false);
-        };
+        // One that can be looked into tells most; where there is none, what cannot be is an error.
+        let is_directory = |(name, kind): &(&[u8], ObjectKind)| *kind == ObjectKind::Directory && first(name);
+        let may_be = |(name, kind): &(&[u8], ObjectKind)| first(name) && may_lead_on(&*self.store, key.join(name), *kind);
+        let Some((name, _)) = names.iter().find(is_directory).or_else(|| names.iter().find(may_be)) else { return Ok(false) };
         // An array or group of its own is no place for chunks.
         let below = key.join(name)?;
         Ok(!present(below.join(".zarray"))? && !present(below.join(".zgroup"))?)

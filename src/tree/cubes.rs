@@ -8,7 +8,7 @@ use crate::array::scales::Multiscale;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Context, wkw};
 use crate::limits;
-use crate::store::{Key, Listing, ObjectKind, Range, Store};
+use crate::store::{Key, Listing, Range, Store, may_lead_on};
 use crate::view::names;
 
 /// Most files looked at for a header where `header.wkw` is missing.
@@ -67,7 +67,7 @@ impl Walk<'_> {
             let enough = if path.len() == 3 {
                 found(path, key.join(name)?)
             } else {
-                kind == ObjectKind::Directory && self.descend(&key.join(name)?, None, path, found)?
+                may_lead_on(self.store, key.join(name), kind) && self.descend(&key.join(name)?, None, path, found)?
             };
             path.pop();
             if enough {

@@ -102,7 +102,11 @@ impl Vfs {
         }
         let key = place.key()?;
         let meta = self.store().head(&key)?;
-        if meta.kind == ObjectKind::Directory { Ok(meta.modified) } else { Err(Error::not_found()) }
+        if meta.kind == ObjectKind::Directory {
+            return Ok(meta.modified);
+        }
+        // A file leads to no chunks; a link to one is not known to be meant so.
+        Err(self.store().list(&key).err().unwrap_or_else(Error::not_found))
     }
 
     /// Extended attributes of a file: where its bytes come from. Names without the `user.chunkmount.` before them.

@@ -8,7 +8,7 @@ use super::growing::Growing;
 use super::{Chunks, Dir, Place, ROOT, Thing, Vfs, inode};
 use crate::array::{Placement, Style};
 use crate::error::{Error, Result};
-use crate::store::{Listing, ObjectKind};
+use crate::store::{Listing, ObjectKind, may_lead_on};
 use crate::tree::DERIVED;
 use crate::view::names;
 use std::sync::Arc;
@@ -239,7 +239,8 @@ impl Vfs {
         let is_there = if self.options.fill_missing && array.kept.is_empty() {
             !array.grid().contains(&0)
         } else if array.is_listed_as_stored() {
-            source.iter().any(|(name, kind)| name == b"c" && kind == ObjectKind::Directory)
+            let leads_on = |kind| may_lead_on(self.store(), chunks.key.join("c"), kind);
+            source.iter().any(|(name, kind)| name == b"c" && leads_on(kind))
         } else {
             self.has_indices(chunks)?
         };
@@ -296,8 +297,11 @@ impl Vfs {
             let path = if is_first { names::parse_first(array, name) } else { names::parse(array, prefix, name) };
             match path? {
                 names::Path::Chunk(path) => Some((path, name, ObjectKind::File)),
-                // A file in the place of a directory leads to no chunks; a directory in that of a chunk fails when it is looked at.
-                names::Path::Prefix(path) => (kind == ObjectKind::Directory).then_some((path, name, kind)),
+                // A file in the place of a directory leads to no chunks; a directory in that of a chunk fails when it is looked at, and so
+                // does what cannot be looked into.
+                names::Path::Prefix(path) => {
+                    may_lead_on(self.store(), key.join(name), kind).then_some((path, name, ObjectKind::Directory))
+                }
             }
         });
         if source.len() > SORTED {

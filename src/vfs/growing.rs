@@ -2,7 +2,7 @@
 
 use super::{Dir, Vfs};
 use crate::error::{Error, Kind, Result};
-use crate::store::{Key, Listing, ObjectKind, Store};
+use crate::store::{Key, Listing, ObjectKind, Store, may_lead_on};
 use crate::tree::Near;
 use crate::view::names;
 use parking_lot::{Condvar, Mutex};
@@ -103,7 +103,7 @@ impl Vfs {
             let growing = &ending.0;
             let mut batch = Listing::default();
             let mut see = |name: &[u8], kind| {
-                let Some(kind) = shown(&dir, name, kind) else { return Ok(()) };
+                let Some(kind) = shown(&dir, &*store, name, kind) else { return Ok(()) };
                 batch.push(name, kind)?;
                 if batch.len() < BATCH {
                     return Ok(());
@@ -123,13 +123,13 @@ impl Vfs {
 }
 
 /// What a name of the source's directory is shown as; `None` where it is not, or stands for what is shown under another name.
-fn shown(dir: &Dir, name: &[u8], kind: ObjectKind) -> Option<ObjectKind> {
+fn shown(dir: &Dir, store: &dyn Store, name: &[u8], kind: ObjectKind) -> Option<ObjectKind> {
     let Some(chunks) = &dir.chunks else { return (!Vfs::is_covered(dir, name)).then_some(kind) };
     let array = &chunks.array;
     match names::parse_first(array, name) {
         Some(names::Path::Chunk(_)) => Some(ObjectKind::File),
         // A file in the place of a directory leads to no chunks.
-        Some(names::Path::Prefix(_)) => (kind == ObjectKind::Directory).then_some(kind),
+        Some(names::Path::Prefix(_)) => may_lead_on(store, chunks.key.join(name), kind).then_some(ObjectKind::Directory),
         None => (!names::is_stored_chunk(array, name) && !Vfs::is_covered(dir, name)).then_some(kind),
     }
 }

@@ -8,7 +8,7 @@
 use super::{Chunks, Place, Vfs};
 use crate::array::{Array, Placement, Style};
 use crate::error::{Kind, Result};
-use crate::store::{Key, ObjectKind, Store};
+use crate::store::{Key, Store, may_lead_on};
 use crate::tree::Tree;
 use crate::view::names;
 use parking_lot::Mutex;
@@ -233,7 +233,7 @@ fn descend(array: &Array, store: &dyn Store, key: &Key, stored: &mut Vec<u64>, s
         let flow = if last {
             // A directory in a chunk's place is listed as well, and fails when it is looked at.
             fold(&shown_order(array, stored), &grid).map_or(Ok(ControlFlow::Continue(())), &mut *see)?
-        } else if kind == ObjectKind::Directory {
+        } else if may_lead_on(store, key.join(name), kind) {
             descend(array, store, &key.join(name)?, stored, see)?
         } else {
             ControlFlow::Continue(())

@@ -11,6 +11,7 @@ import shutil
 import socket
 import stat
 import struct
+import subprocess
 import time
 import zipfile
 import zlib
@@ -19,6 +20,8 @@ from pathlib import Path
 import numcodecs
 import numpy as np
 import pytest
+import tensorstore
+import zarr
 
 from support import data
 from support.checks import check_array
@@ -460,3 +463,68 @@ def test_a_bomb_ends_at_the_length_of_its_chunk(room, mount):
     for name in names:
         if (here / "s" / name / "1").exists():
             assert (view / "s" / name / "1").read_bytes() == SMALL, name
+
+
+def chunked(path, kind):
+    """An array with each chunk in directories, and two of these: the outermost, and one within."""
+    by_zarr_2 = {"zarr_format": 2, "chunk_key_encoding": {"name": "v2", "separator": "/"}}
+    if kind.startswith("zarr"):
+        options = {"zarr2": by_zarr_2, "zarr3": {}, "shards": {"shards": (2, 4, 2)}}[kind.split()[-1]]
+        zarr.create_array(str(path), shape=(4, 4, 4), chunks=(2, 2, 2), dtype="u2", fill_value=9, **options)[...] = 1
+        if kind == "zarr left-out zarr2":
+            members = json.loads((path / ".zarray").read_text())
+            del members["dimension_separator"]
+            (path / ".zarray").write_text(json.dumps(members))
+        return ("0", "0/1") if "zarr2" in kind else ("c", "c/1/0")
+    if kind == "n5":
+        metadata = {"dimensions": [4, 4, 4], "blockSize": [2, 2, 2], "dataType": "uint16", "compression": {"type": "raw"}}
+        store = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/"}, "metadata": metadata, "create": True}
+        tensorstore.open(store).result()[...] = 1
+        return "0", "0/1"
+    shutil.copytree(data.stores("wkw.tar.xz").path("wkw/every_lz4_uint32_1ch_b4_f2"), path)
+    return "z1", "z1/y1"
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("kind", ["zarr zarr2", "zarr left-out zarr2", "zarr zarr3", "zarr shards", "n5", "wkw"])
+def test_what_stands_in_the_place_of_a_directory_is_not_absent(kind, depth, room, mount):
+    """To a reader an absent chunk is one of fill values."""
+    source = room / "source"
+    place = source / "a" / chunked(source / "a", kind)[depth]
+    (source / "file").write_text("x")
+    chunks = {}
+    with mount(source) as view:
+        for here, _, files in os.walk(view / "a"):
+            names = [os.path.join(here, name) for name in files if name[0] != "." and name != "zarr.json"]
+            chunks.update((os.path.relpath(name, view.where), Path(name).read_bytes()) for name in names)
+    assert len(chunks) == 8 or kind == "wkw"
+    place.rename(room / "moved")
+    for made, code in {
+        "link to a directory outside": (lambda: place.symlink_to(room / "moved"), errno.EACCES),
+        "link to a file outside": (lambda: place.symlink_to("/etc/hostname"), errno.EACCES),
+        "link to nothing": (lambda: place.symlink_to("nothing"), errno.EIO),
+        "link to a file": (lambda: place.symlink_to(os.path.relpath(source / "file", place.parent)), errno.EIO),
+        "FIFO": (lambda: os.mkfifo(place), errno.EIO),
+    }.values():
+        made()
+        failed = 0
+        with mount(source) as view:
+            for name, content in chunks.items():
+                try:
+                    assert (view / name).read_bytes() == content, name
+                except OSError as error:
+                    assert error.errno == code, (name, error)
+                    failed += 1
+            errors = []
+            for here, directories, _ in os.walk(view / "a", onerror=errors.append):
+                errors += [name for name in directories if not os.access(os.path.join(here, name), os.X_OK)]
+            if kind == "wkw" and failed:
+                # Its files alone tell how large it is.
+                with pytest.raises(OSError):
+                    (view / "a" / ".zarray").read_bytes()
+            else:
+                assert failed and errors
+        for command in (["check", "-q", source], ["cp", "-q", source, room / f"out{code}-{failed}-{len(os.listdir(room))}"]):
+            run = subprocess.run([binary(), *command], capture_output=True, text=True)
+            assert run.returncode in (4, 5, 7), run
+        place.unlink()

@@ -95,7 +95,7 @@ impl Root {
         match opened {
             Ok(fd) => Ok(fd),
             Err(Errno::NOENT) => Err(self.absence(key)),
-            Err(Errno::NOTDIR) => Err(Error::not_found()),
+            Err(Errno::NOTDIR) => Err(self.in_the_way(key)),
             Err(Errno::XDEV) => Err(outside()),
             Err(e) => Err(failed(e)),
         }
@@ -231,7 +231,7 @@ impl Root {
                     name = parent;
                     continue;
                 }
-                Err(Errno::NOTDIR) => return Error::not_found(),
+                Err(Errno::NOTDIR) => return self.in_the_way(key),
                 Err(Errno::XDEV) => return outside(),
                 Err(e) => return failed(e),
             };
@@ -249,6 +249,34 @@ impl Root {
                 Err(e) => failed(e),
             };
         }
+    }
+
+    // What the kernel's "not a directory" means for `key`: below a file there is nothing. Of anything else that stands in the place of a
+    // directory it is not known what should lie in it.
+    fn in_the_way(&self, key: &Key) -> Error {
+        let bytes = key.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(i, _)| i).chain([bytes.len()]);
+        for above in ends.filter_map(|end| bytes.get(..end)).filter(|a| !a.is_empty() && a.len() <= PATH) {
+            let kind = |flags| {
+                let stat = rustix::fs::statat(&self.fd, above, flags | AtFlags::NO_AUTOMOUNT).map_err(failed)?;
+                Ok(FileType::from_raw_mode(stat.st_mode))
+            };
+            let named = match kind(AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(FileType::Symlink) => kind(AtFlags::empty()).map(|target| (target, true)),
+                other => other.map(|kind| (kind, false)),
+            };
+            match named {
+                Ok((FileType::Directory, _)) => {}
+                Ok((FileType::RegularFile, false)) => return Error::not_found(),
+                Ok((FileType::RegularFile, true)) => {
+                    let name = String::from_utf8_lossy(above);
+                    return Error::corrupt(format!("the symbolic link {name} leads to a file, where a directory was expected"));
+                }
+                Ok((other, _)) => return special(other),
+                Err(e) => return e,
+            }
+        }
+        Error::new(Kind::Unavailable, "it changed while it was looked up")
     }
 }
 
