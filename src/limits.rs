@@ -35,6 +35,10 @@ pub const LISTING: usize = 1 << 30;
 /// Longest key of a store, in bytes; Linux paths stop at 4096.
 pub const KEY: usize = 4096;
 
+/// What stands in a text for half of a surrogate pair, which JSON may spell and no text can hold (see `format/json.rs`), begins with these
+/// bytes: U+FDD0, which is no character, and the first two of one beyond U+F000 in the last plane. No name of a store holds them.
+pub const HALF: [u8; 5] = [0xef, 0xb7, 0x90, 0xf4, 0x8f];
+
 /// Largest file that must be held whole to be shown (a deflated zip entry of no format, for example).
 pub const WHOLE_FILE: u64 = 1 << 30;
 

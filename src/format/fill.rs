@@ -263,6 +263,8 @@ fn complex(value: &Value, part: u8) -> Found {
 /// A byte string, padded with NUL. Base64 wherever it can be that, for so Zarr says, except where `plain`.
 fn byte_string(value: &Value, length: usize, char: bool, plain: bool) -> Found {
     let text = match value {
+        // In bytes they would be others.
+        Value::String(text) if json::has_halves(text) => return None,
         Value::String(text) => text.as_str(),
         // netcdf-c takes the text of whatever stands there.
         Value::Number(digit) if char && digit.as_str().len() == 1 => digit.as_str(),
@@ -286,6 +288,8 @@ fn byte_string(value: &Value, length: usize, char: bool, plain: bool) -> Found {
 
 fn text(value: &Value, length: usize) -> Found {
     let text = match value {
+        // In bytes they would be others.
+        Value::String(text) if json::has_halves(text) => return None,
         Value::String(text) => text.as_str(),
         _ if integer(value) == Some(0) => "",
         _ => return None,

@@ -2,7 +2,8 @@
 //!
 //! Beyond RFC 8259 are read: a byte order mark; the bare numbers `NaN`, `Infinity` and `-Infinity` (Python's `json`), also in
 //! the spelling of C (`nan`, `inf`); `\'` inside strings, which netcdf-c 4.8 writes for a quotation mark. Numbers keep their
-//! text, so that nothing is rounded. A name given twice counts the last time. Size and depth are bounded; trailing text is an
+//! text, so that nothing is rounded. Half of a surrogate pair, as Python's `json` writes it, is kept and written again; no text can hold
+//! one, so that a mark stands for it (see [`limits::HALF`]). A name given twice counts the last time. Size and depth are bounded; trailing text is an
 //! error.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
@@ -73,7 +74,43 @@ pub fn render(value: &Value, non_finite: NonFinite) -> Vec<u8> {
         NonFinite::Token => format!("{value:#}\n"),
         NonFinite::Text => format!("{:#}\n", finite(value)),
     };
-    text.into_bytes()
+    restored(text).into_bytes()
+}
+
+/// Begins what stands for a character that a text cannot hold, and for itself.
+const MARK: char = '\u{fdd0}';
+/// What follows it: from here on the halves of surrogate pairs in their order, and then the mark itself.
+const HALVES: u32 = 0x10_f000;
+const FIRST_HALF: u32 = 0xd800;
+const ITSELF: u32 = 0x800;
+
+/// Whether a parsed text has characters that no text can hold.
+pub fn has_halves(text: &str) -> bool {
+    text.contains(MARK)
+}
+
+/// Written JSON with the escapes for what its texts could not hold.
+pub fn restored(text: String) -> String {
+    if !has_halves(&text) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len().saturating_mul(2));
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let half = rest.peek().and_then(|&next| u32::from(next).checked_sub(HALVES)).filter(|half| c == MARK && *half <= ITSELF);
+        match half {
+            None => out.push(c),
+            Some(half) => {
+                rest.next();
+                if half == ITSELF {
+                    out.push(MARK);
+                } else {
+                    out.push_str(&format!("\\u{:04x}", FIRST_HALF.saturating_add(half)));
+                }
+            }
+        }
+    }
+    out
 }
 
 /// What a person calls this kind of value.
@@ -94,7 +131,7 @@ pub fn cite(value: &Value) -> String {
     let text = match value {
         Value::Array(items) if items.len() > LONGEST => format!("a list of {} items", items.len()),
         Value::Object(items) if items.len() > LONGEST => format!("an object of {} members", items.len()),
-        other => other.to_string(),
+        other => restored(other.to_string()),
     };
     if text.chars().count() <= LONGEST {
         return text;
@@ -219,18 +256,22 @@ impl<'a> Parser<'a> {
             let Some(plain) = rest.find(['"', '\\']) else {
                 return Err(self.fault("a string is not closed"));
             };
-            out.push_str(rest.get(..plain).unwrap_or(""));
+            let text = rest.get(..plain).unwrap_or("");
+            match has_halves(text) {
+                false => out.push_str(text),
+                true => text.chars().for_each(|c| push(&mut out, u32::from(c))),
+            }
             self.skip(plain);
             let ends = self.peek() == Some(b'"');
             self.skip(1);
             if ends {
                 return Ok(out);
             }
-            out.push(self.escape()?);
+            push(&mut out, self.escape()?);
         }
     }
 
-    fn escape(&mut self) -> Result<char> {
+    fn escape(&mut self) -> Result<u32> {
         let escaped = match self.peek() {
             Some(b'"' | b'\'') => '"',
             Some(b'\\') => '\\',
@@ -247,22 +288,23 @@ impl<'a> Parser<'a> {
             _ => return Err(self.fault("an unknown escape")),
         };
         self.skip(1);
-        Ok(escaped)
+        Ok(u32::from(escaped))
     }
 
-    fn code_point(&mut self) -> Result<char> {
+    /// A character, or half of a surrogate pair where the other half does not follow.
+    fn code_point(&mut self) -> Result<u32> {
         let first = self.hex4()?;
-        let code = if (0xd800..0xdc00).contains(&first) && self.rest().starts_with("\\u") {
-            self.skip(2);
-            let second = self.hex4()?;
-            if !(0xdc00..0xe000).contains(&second) {
-                return Err(self.fault("half a surrogate pair"));
-            }
-            0x1_0000_u32.saturating_add((first & 0x3ff) << 10 | (second & 0x3ff))
-        } else {
-            first
-        };
-        char::from_u32(code).ok_or_else(|| self.fault("half a surrogate pair"))
+        if !(FIRST_HALF..0xdc00).contains(&first) || !self.rest().starts_with("\\u") {
+            return Ok(first);
+        }
+        let after_first = self.at;
+        self.skip(2);
+        let second = self.hex4()?;
+        if !(0xdc00..0xe000).contains(&second) {
+            self.at = after_first;
+            return Ok(first);
+        }
+        Ok(0x1_0000_u32.saturating_add((first & 0x3ff) << 10 | (second & 0x3ff)))
     }
 
     fn hex4(&mut self) -> Result<u32> {
@@ -292,7 +334,18 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A number with just this text.
+/// Adds a character, or what stands for it.
+fn push(out: &mut String, code: u32) {
+    match char::from_u32(code) {
+        Some(c) if c != MARK => out.push(c),
+        found => {
+            let half = if found.is_some() { ITSELF } else { code.wrapping_sub(FIRST_HALF) };
+            out.push(MARK);
+            out.extend(char::from_u32(HALVES.saturating_add(half)));
+        }
+    }
+}
+
 /// A number by its text; one that is not finite by its word.
 pub(crate) fn token(text: &str) -> Value {
     Value::Number(Number::from_string_unchecked(text.to_owned()))
@@ -319,6 +372,36 @@ mod tests {
         assert_eq!(parse(br#"{"a": 1, "a": 2}"#).unwrap()["a"], 2);
     }
 
+    /// Python's `json` reads and writes them; only the two halves in their order are a character.
+    #[test]
+    fn halves_of_surrogate_pairs_are_kept() {
+        for (text, written) in [
+            (r#""\ud800""#, r#""\ud800""#),
+            (r#""a\uDFFFb""#, r#""a\udfffb""#),
+            (r#""\udc00\ud83d""#, r#""\udc00\ud83d""#),
+            (r#""\ud83d\ud83d\ude00\n""#, r#""\ud83d😀\n""#),
+            (r#""\ud83d\n""#, r#""\ud83d\n""#),
+            (r#""\\ud800""#, r#""\\ud800""#),
+            // What marks them is a character as others are, and so is what follows it there.
+            ("\"\u{fdd0}\u{10f000} \\ufdd0\u{10f800}\u{10f000}\"", "\"\u{fdd0}\u{10f000} \u{fdd0}\u{10f800}\u{10f000}\""),
+        ] {
+            for (text, written) in
+                [(text.to_owned(), written.to_owned()), (format!("{{{text}: 1}}"), format!("{{\n  {written}: 1\n}}"))]
+            {
+                let value = parse(text.as_bytes()).unwrap();
+                for how in [NonFinite::Token, NonFinite::Text] {
+                    let made = render(&value, how);
+                    assert_eq!(String::from_utf8_lossy(&made), format!("{written}\n"), "{text}");
+                    assert_eq!(parse(&made).unwrap(), value, "{text}");
+                }
+            }
+        }
+        let mut out = String::new();
+        (0xd800..0xe000).chain([0xfdd0]).for_each(|code| push(&mut out, code));
+        assert!(out.char_indices().filter(|(_, c)| *c == MARK).all(|(at, _)| out.as_bytes()[at..].starts_with(&limits::HALF)));
+        assert_eq!(out.matches(MARK).count(), 0x801);
+    }
+
     #[test]
     fn what_is_refused() {
         for bad in [
@@ -333,7 +416,8 @@ mod tests {
             "1 2",
             "\"",
             "\"\\x\"",
-            "\"\\ud800\"",
+            "\"\\ud80\"",
+            "\"\\ud800\\ud80\"",
             "01",
             "1.",
             "+1",

@@ -96,10 +96,13 @@ impl Tree {
         let mut nodes = Vec::new();
         let mut opened = HashMap::new();
         for path in paths {
-            // A name that leads outside is no node, whatever the store would say of it.
+            // A name that leads outside is no node, whatever the store would say of it. One that only JSON can spell may be one.
             if !path.is_empty()
                 && let Err(e) = root.key.join(&path)
             {
+                if e.kind() == Kind::Corrupt {
+                    return Err(e);
+                }
                 self.warn(format!("{source}: lists {path:?}: {}", e.reason()));
                 continue;
             }

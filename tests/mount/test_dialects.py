@@ -376,3 +376,48 @@ def test_times_that_are_none_of_types_without_a_unit(dtype, fill, options, room,
             assert zarr.open_array(str(shown / str(version)), mode="r")[...].astype("<i8").tolist() == want
         if len(options) == 1:
             assert np.fromfile(shown / str(version) / ["0", "c/0"][version - 2], "<i8").tolist() == want
+HALVES = {"half": "a\ud800b", "\udcff": ["\udfff\ud83d", {"pair": "\U0001f600"}]}
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+@pytest.mark.parametrize("source", [2, 3, "n5"])
+@pytest.mark.parametrize("shown", [2, 3])
+def test_halves_of_surrogate_pairs_travel(shown, source, consolidated, room, mount):
+    """Python writes them, and reads them back."""
+    if source == "n5":
+        (room / "a" / "x").mkdir(parents=True)
+        dataset = {"dimensions": [4], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}}
+        for name, members in (("a", {"n5": "2.0.0"}), ("a/x", dataset)):
+            (room / name / "attributes.json").write_text(json.dumps(members | HALVES))
+    else:
+        group = zarr.create_group(str(room / "a"), zarr_format=source, attributes=HALVES)
+        group.create_array("x", shape=(4,), chunks=(2,), dtype="u1", attributes=HALVES)
+        if consolidated:
+            zarr.consolidate_metadata(str(room / "a"), zarr_format=source)
+    view = mount(room / "a", "--zarr", str(shown))
+    group = zarr.open_group(str(view.where), mode="r")
+    for node in (group, group["x"]):
+        assert {name: node.attrs[name] for name in HALVES} == HALVES
+    document = view / "x" / (".zattrs" if shown == 2 else "zarr.json")
+    assert json.dumps(HALVES["half"]).strip('"') in document.read_text(encoding="utf-8")
+
+
+def test_a_name_with_half_of_a_surrogate_pair_is_not_absent(room, mount):
+    """Python writes a byte of a file's name that is no UTF-8 as such a half."""
+    group = zarr.create_group(str(room / "s" / "a"), zarr_format=2)
+    group.create_array("x", shape=(4,), chunks=(2,), dtype="u1")[...] = 7
+    zarr.consolidate_metadata(str(room / "s" / "a"), zarr_format=2)
+    edit(room / "s" / "a" / "x" / ".zarray", fill_value=9)
+    metadata = json.loads((room / "s" / "a" / ".zmetadata").read_text())
+    metadata["metadata"]["y\udcff/.zarray"] = metadata["metadata"]["x/.zarray"]
+    (room / "s" / "a" / ".zmetadata").write_text(json.dumps(metadata))
+    (room / "s" / "text").mkdir()
+    (room / "s" / "text" / ".zarray").write_text((room / "s" / "a" / "x" / ".zarray").read_text())
+    edit(room / "s" / "text" / ".zarray", dtype="<U2", fill_value="\ud800")
+    view = mount(room / "s")
+    with pytest.raises(OSError):
+        (view / "a" / ".zmetadata").read_bytes()
+    assert (zarr.open_array(str(view / "a" / "x"), mode="r")[...] == 7).all()
+    # In an element it would be other characters.
+    with pytest.raises(OSError):
+        (view / "text" / ".zarray").read_bytes()
