@@ -3,8 +3,8 @@
 //! Beyond RFC 8259 are read: a byte order mark; the bare numbers `NaN`, `Infinity` and `-Infinity` (Python's `json`), also in
 //! the spelling of C (`nan`, `inf`); `\'` inside strings, which netcdf-c 4.8 writes for a quotation mark. Numbers keep their
 //! text, so that nothing is rounded. Half of a surrogate pair, as Python's `json` writes it, is kept and written again; no text can hold
-//! one, so that a mark stands for it (see [`limits::HALF`]). A name given twice counts the last time. Size and depth are bounded; trailing text is an
-//! error.
+//! one, so that a mark stands for it (see [`limits::HALF`]). A name given twice counts the last time. Size and depth are bounded;
+//! trailing text is an error.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 

@@ -324,7 +324,8 @@ mod tests {
     /// What is told of local directories by the same documents, and of the directory itself.
     #[test]
     fn what_is_not_stored_is_told() {
-        let zarr2 = br#"{"metadata": {".zgroup": {}, "a/.zarray": {}, "g/.zattrs": {}, "g/b/.zarray": 5, "p/.zattrs": {}, "../c/.zgroup": {}}}"#;
+        let zarr2 = br#"{"metadata": {".zgroup": {}, "a/.zarray": {}, "g/.zattrs": {}, "g/b/.zarray": 5, "p/.zattrs": {},
+            "../c/.zgroup": {}}}"#;
         let zarr3 = br#"{"consolidated_metadata": {"metadata": {"b": {"node_type": "group", "consolidated_metadata": {"metadata": {}}}}}}"#;
         for (documents, wanted, told) in [
             (&[(".zmetadata", &zarr2[..])][..], Formats::All, Ok("a g")),

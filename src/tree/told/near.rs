@@ -45,6 +45,8 @@ pub struct Near {
     /// Whether what was read may have changed.
     changes: bool,
     known: Mutex<lru::LruCache<Key, Known>>,
+    /// Answers of [`Near::nearest`], where they do not change.
+    nearest: Mutex<lru::LruCache<Key, Option<Key>>>,
 }
 
 impl Near {
@@ -53,7 +55,8 @@ impl Near {
     pub fn new(store: &Arc<dyn Store>, wanted: Formats, changes: bool) -> Option<Arc<Self>> {
         let counts = wanted.include(Format::Zarr2) || wanted.include(Format::Zarr3);
         let known = Mutex::new(lru::LruCache::new(REMEMBERED));
-        (counts && !store.is_distant()).then(|| Arc::new(Self { store: store.clone(), wanted, changes, known }))
+        let nearest = Mutex::new(lru::LruCache::new(REMEMBERED));
+        (counts && !store.is_distant()).then(|| Arc::new(Self { store: store.clone(), wanted, changes, known, nearest }))
     }
 
     /// Whether a directory with these documents tells by itself what it is; attributes alone do not.
@@ -113,19 +116,38 @@ impl Near {
     fn find(&self, key: &Key, own: bool) -> Result<Option<(Arc<Book>, String)>> {
         // JSON has no other names.
         let Ok(path) = std::str::from_utf8(key.as_bytes()) else { return Ok(None) };
-        let above = |key: &Key| key.split_last().map(|(above, _)| above);
-        let mut at = if own { Some(key.clone()) } else { above(key) };
-        while let Some(here) = at {
-            // One that tells of its own directory alone says nothing of what is below.
-            if let Some(book) = self.book(&here)?
-                && (here == *key || book.nodes_below("").next().is_some())
-            {
-                let below = path.get(here.as_bytes().len()..).unwrap_or_default();
-                return Ok(Some((book, below.strip_prefix('/').unwrap_or(below).to_owned())));
-            }
-            at = above(&here);
+        if own && let Some(book) = self.book(key)? {
+            return Ok(Some((book, String::new())));
         }
-        Ok(None)
+        let Some((above, _)) = key.split_last() else { return Ok(None) };
+        let Some(here) = self.nearest(above)? else { return Ok(None) };
+        let below = path.get(here.as_bytes().len()..).unwrap_or_default();
+        let below = below.strip_prefix('/').unwrap_or(below).to_owned();
+        Ok(self.book(&here)?.map(|book| (book, below)))
+    }
+
+    /// The nearest directory, at `from` or above it, that has consolidated metadata of what is below.
+    fn nearest(&self, from: Key) -> Result<Option<Key>> {
+        let mut passed = Vec::new();
+        let mut at = Some(from);
+        let found = loop {
+            let Some(here) = at else { break None };
+            if let Some(known) = self.nearest.lock().get(&here) {
+                break known.clone();
+            }
+            // One that tells of its own directory alone says nothing of what is below.
+            if self.book(&here)?.is_some_and(|book| book.nodes_below("").next().is_some()) {
+                break Some(here);
+            }
+            at = here.split_last().map(|(above, _)| above);
+            passed.push(here);
+        };
+        // In a hierarchy a thousand levels deep nobody goes all the way up from each of them.
+        if !self.changes {
+            let mut nearest = self.nearest.lock();
+            passed.into_iter().for_each(|key| drop(nearest.put(key, found.clone())));
+        }
+        Ok(found)
     }
 
     /// What the consolidated metadata of the directory `key` tells. One reads it for all who ask meanwhile.
