@@ -9,7 +9,7 @@
 use super::bytes::{len, len64, u16_at, u32_at, u64_at};
 use super::end::Claim;
 use super::index::Index;
-use super::name;
+use super::name::{self, Named};
 use crate::error::{Error, Result};
 
 /// What the directory says of an entry. Positions are those in the container.
@@ -47,9 +47,11 @@ pub mod flag {
     pub const NO_ZIP64: u16 = 16;
     /// An LZMA stream that ends with a marker instead of at the claimed size.
     pub const MARKED_END: u16 = 32;
+    /// One of several files whose names are written differently and stand for the same.
+    pub const AMBIGUOUS: u16 = 64;
 }
 
-/// Names that were left out, for one line in the log.
+/// Names that were left out or otherwise odd, for one line in the log.
 #[derive(Debug, Default)]
 pub struct Dropped {
     /// How many.
@@ -63,8 +65,7 @@ impl Dropped {
     pub fn add(&mut self, name: &[u8]) {
         self.count = self.count.saturating_add(1);
         if self.first.len() < 8 {
-            let head = name.get(..80).unwrap_or(name);
-            self.first.push(format!("{}{}", head.escape_ascii(), if head.len() < name.len() { "..." } else { "" }));
+            self.first.push(name::shown(name));
         }
     }
 }
@@ -72,27 +73,46 @@ impl Dropped {
 /// Parses a directory piece by piece.
 pub struct Parser {
     claim: Claim,
+    // Whether no name has a "/", which an earlier parser found.
+    alone: bool,
     names: Vec<u8>,
     records: Vec<Record>,
     seen: u64,
+    slashes: bool,
     dropped: Dropped,
+    spelled: Vec<(u32, u64)>,
+    separated: Dropped,
+    kept: Dropped,
 }
 
 impl Parser {
     /// A parser for the directory that `claim` describes. What it reserves is bounded by the claim, which lies in the container.
-    pub fn new(claim: Claim) -> Self {
+    /// Where `alone`, backslashes separate in all names: no name has a `/`.
+    pub fn new(claim: Claim, alone: bool) -> Self {
         // More than this is reserved as it comes, so that a sparse container with a large claim costs nothing. What is reserved
         // and not used is given back at the end, and was never resident.
         let entries = claim.entries.min(4 << 20);
         let text = claim.end.saturating_sub(claim.start).saturating_sub(entries.saturating_mul(46)).min(256 << 20);
         let (names, records) = (Vec::with_capacity(len(text)), Vec::with_capacity(len(entries)));
-        Self { claim, names, records, seen: 0, dropped: Dropped::default() }
+        Self {
+            claim,
+            alone,
+            names,
+            records,
+            seen: 0,
+            slashes: false,
+            dropped: Dropped::default(),
+            spelled: Vec::new(),
+            separated: Dropped::default(),
+            kept: Dropped::default(),
+        }
     }
 
     /// Takes the whole records at the beginning of `bytes`, and returns how many bytes they take.
     ///
     /// # Errors
-    /// Corrupt where something else than a record follows; too big over the bounds of the index.
+    /// Corrupt where something else than a record follows; too big over the bounds of the index; unsupported for a file of which
+    /// its name does not tell what it is.
     pub fn push(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut rest = bytes;
         while let Some((head, after)) = rest.split_first_chunk::<46>() {
@@ -117,15 +137,9 @@ impl Parser {
         }
         let too_many = || Error::too_big("the names of the archive take more than 4 GiB");
         let start = u32::try_from(self.names.len()).map_err(|_| too_many())?;
-        let Some(directory) = name::append(raw, &mut self.names) else {
-            // An entry for the root itself says nothing.
-            if !matches!(raw, b"./" | b".") {
-                self.dropped.add(raw);
-            }
-            return Ok(());
-        };
         let host = head[5];
         let bits = u16::from_le_bytes([head[8], head[9]]);
+        let Some(directory) = self.name(raw, host, bits, extra)? else { return Ok(()) };
         let mode = u16::from_le_bytes([head[40], head[41]]);
         let mut flags = if directory { flag::DIRECTORY } else { 0 };
         // Encrypted; encrypted with a masked directory; a patch.
@@ -159,18 +173,51 @@ impl Parser {
         Ok(())
     }
 
-    /// The index, when the directory held what was claimed.
+    // Appends a name; says whether it is that of a directory, and nothing where no key reaches it.
+    fn name(&mut self, raw: &[u8], host: u8, bits: u16, extra: &[u8]) -> Result<Option<bool>> {
+        let doubtful = |why| name::doubtful(raw, why);
+        let text = name::text(raw, bits, extra);
+        self.slashes |= text.contains(&b'/');
+        let start = self.names.len();
+        let backslash = name::backslash(&text, host, self.alone).map_err(doubtful)?;
+        let named = name::append(&text, backslash, &mut self.names).map_err(doubtful)?;
+        if !matches!(named, Named::File | Named::Directory) {
+            // An entry for the root itself says nothing.
+            if !matches!(raw, b"./" | b"." | b"/") {
+                self.dropped.add(raw);
+            }
+            return Ok(None);
+        }
+        match backslash {
+            true => self.separated.add(raw),
+            false if text.contains(&b'\\') => self.kept.add(raw),
+            false => {}
+        }
+        if let Some(spelling) = name::spelling(raw, self.names.get(start..).unwrap_or_default()) {
+            // More records than this are refused in the end.
+            self.spelled.push((u32::try_from(self.records.len()).unwrap_or(u32::MAX), spelling));
+        }
+        Ok(Some(named == Named::Directory))
+    }
+
+    /// The index, when the directory held what was claimed; `None` if it has to be parsed again, by a parser that knows that no
+    /// name has a `/`.
     ///
     /// # Errors
     /// Corrupt for a wrong number of entries, too big for more than 2^32 of them.
-    pub fn finish(mut self) -> Result<Index> {
+    pub fn finish(mut self) -> Result<Option<Index>> {
         let claimed = self.claim.entries;
         let right = if self.claim.wraps { self.seen & 0xffff == claimed & 0xffff } else { self.seen == claimed };
         if !right {
             return Err(Error::corrupt(format!("{claimed} entries are claimed, and {} are in the directory", self.seen)));
         }
+        if self.kept.count > 0 && !self.slashes {
+            return Ok(None);
+        }
         self.names.shrink_to_fit();
-        Index::new(self.names, self.records, self.dropped)
+        let mut index = Index::new(self.names, self.records, self.spelled)?;
+        (index.dropped, index.separated, index.kept) = (self.dropped, self.separated, self.kept);
+        Ok(Some(index))
     }
 
     /// Number of entries so far.
@@ -244,8 +291,8 @@ fn dos_time(date: u16, time: u16) -> u32 {
 ///
 /// # Errors
 /// As [`Parser::push`] and [`Parser::finish`].
-pub fn parse(claim: Claim, bytes: &[u8]) -> Result<Index> {
-    let mut parser = Parser::new(claim);
+pub fn parse(claim: Claim, bytes: &[u8], alone: bool) -> Result<Option<Index>> {
+    let mut parser = Parser::new(claim, alone);
     let taken = parser.push(bytes)?;
     whole(&parser, len64(taken))?;
     parser.finish()

@@ -2,7 +2,8 @@
 //!
 //! Names are in the form of `name` (components joined by NUL, the smallest byte), so that bytewise order puts everything below a
 //! directory right behind it. Directories exist by entries of their own or by what lies below them. Of equal names the last one
-//! wins; a name that is both file and directory is a directory.
+//! wins, unless they are written differently in the archive (`a` and `./a`): then no one is known to be meant, and the file is an
+//! error. A name that is both file and directory is a directory.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::directory::{Dropped, Record, flag};
@@ -16,8 +17,16 @@ pub struct Index {
     records: Vec<Record>,
     // Numbers of records, by name, each name once.
     order: Vec<u32>,
+    // By number of a record, ascending: `name::spelling` of those that have one.
+    spelled: Vec<(u32, u64)>,
     /// Names that no key reaches.
     pub dropped: Dropped,
+    /// Names in which backslashes separate.
+    pub separated: Dropped,
+    /// Names of which backslashes are a part.
+    pub kept: Dropped,
+    /// Names of several files that are written differently.
+    pub ambiguous: Dropped,
     /// Files that are hidden by a directory of the same name.
     pub hidden: Dropped,
     /// Whether there are symbolic links.
@@ -40,9 +49,21 @@ impl Index {
     ///
     /// # Errors
     /// Too big for more than 2^32 entries.
-    pub fn new(names: Vec<u8>, records: Vec<Record>, dropped: Dropped) -> Result<Self> {
+    pub fn new(names: Vec<u8>, records: Vec<Record>, mut spelled: Vec<(u32, u64)>) -> Result<Self> {
         let count = u32::try_from(records.len()).map_err(|_| Error::too_big(format!("{} entries", records.len())))?;
-        let mut index = Self { names, records, order: Vec::new(), dropped, hidden: Dropped::default(), links: false };
+        spelled.shrink_to_fit();
+        let mut index = Self {
+            names,
+            records,
+            order: Vec::new(),
+            spelled,
+            dropped: Dropped::default(),
+            separated: Dropped::default(),
+            kept: Dropped::default(),
+            ambiguous: Dropped::default(),
+            hidden: Dropped::default(),
+            links: false,
+        };
         index.order = index.by_name(count);
         index.settle();
         Ok(index)
@@ -104,6 +125,7 @@ impl Index {
         let mut order = std::mem::take(&mut self.order);
         let mut clashes = Vec::new();
         let mut files = Vec::new();
+        let mut ambiguous: Vec<u32> = Vec::new();
         order.dedup_by(|later, kept| {
             let (old, new) = (self.name(*kept), self.name(*later));
             if old != new {
@@ -115,6 +137,11 @@ impl Index {
             let (old, new) = (self.is_directory(*kept), self.is_directory(*later));
             if old != new {
                 clashes.push(if old { *later } else { *kept });
+            }
+            // Whichever of them stays, what was found of those before it stays as well.
+            let unlike = !old && !new && self.spelling(*kept) != self.spelling(*later);
+            if unlike || ambiguous.last() == Some(kept) {
+                ambiguous.push(if new || !old { *later } else { *kept });
             }
             if new || !old {
                 *kept = *later;
@@ -129,6 +156,13 @@ impl Index {
         for number in files {
             if let Some(record) = self.records.get_mut(number as usize) {
                 record.flags |= flag::DIRECTORY;
+            }
+        }
+        for number in ambiguous {
+            let name = super::name::display(self.name(number));
+            self.ambiguous.add(name.as_bytes());
+            if let Some(record) = self.records.get_mut(number as usize) {
+                record.flags |= flag::AMBIGUOUS;
             }
         }
         self.links = self.records.iter().any(|r| r.flags & flag::LINK != 0);
@@ -151,6 +185,12 @@ impl Index {
         let start = self.records.get(number).map_or(0, |r| r.name as usize);
         let end = self.records.get(number.saturating_add(1)).map_or(self.names.len(), |r| r.name as usize);
         self.names.get(start..end).unwrap_or_default()
+    }
+
+    /// What tells the name of an entry from others that stand for the same; `None` where it is written plainly.
+    pub fn spelling(&self, number: u32) -> Option<u64> {
+        let at = self.spelled.binary_search_by_key(&number, |(of, _)| *of).ok()?;
+        self.spelled.get(at).map(|(_, spelling)| *spelling)
     }
 
     fn is_directory(&self, number: u32) -> bool {
@@ -254,7 +294,9 @@ impl Index {
     /// Bytes of memory held.
     pub fn weight(&self) -> usize {
         let records = self.records.capacity().saturating_mul(size_of::<Record>());
-        self.names.capacity().saturating_add(records).saturating_add(self.order.capacity().saturating_mul(4))
+        let spelled = self.spelled.capacity().saturating_mul(size_of::<(u32, u64)>());
+        let order = self.order.capacity().saturating_mul(4);
+        self.names.capacity().saturating_add(records).saturating_add(order).saturating_add(spelled)
     }
 }
 
@@ -275,11 +317,11 @@ mod tests {
         let (mut names, mut records) = (Vec::new(), Vec::new());
         for name in &raw {
             let start = u32::try_from(names.len()).unwrap();
-            let directory = super::super::name::append(name.as_bytes(), &mut names).unwrap();
-            let flags = u16::from(directory);
+            let named = super::super::name::append(name.as_bytes(), false, &mut names).unwrap();
+            let flags = u16::from(named == super::super::name::Named::Directory);
             records.push(Record { offset: 0, stored: 0, size: 0, name: start, crc: 0, modified: 0, method: 0, flags });
         }
-        let index = Index::new(names, records, Dropped::default()).unwrap();
+        let index = Index::new(names, records, Vec::new()).unwrap();
         let mut want: Vec<Vec<u8>> = raw.iter().map(|n| n.trim_end_matches('/').replace('/', "\0").into_bytes()).collect();
         want.sort();
         want.dedup();

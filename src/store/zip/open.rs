@@ -8,7 +8,7 @@ use super::bytes::{len, len64};
 use super::directory::{self, Parser};
 use super::end::{self, Claim, SEARCH, Tail};
 use super::index::Index;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::store::{Key, Meta, Range, Store};
 
 /// Bytes read at first; the directory of a few thousand entries comes with them.
@@ -108,11 +108,21 @@ impl Source<'_> {
                 return Err(Error::corrupt("the archive is cut: its last end record belongs to an archive inside it"));
             }
         }
+        // That no name has a "/" is only known in the end, and then what the names mean is another thing.
+        for alone in [false, true] {
+            if let Some(index) = self.parse(claim, tail, alone)? {
+                return Ok(index);
+            }
+        }
+        Err(Error::new(Kind::Bug, "names without a separator are never parsed"))
+    }
+
+    fn parse(&mut self, claim: Claim, tail: &Tail<'_>, alone: bool) -> Result<Option<Index>> {
         if let Some(at) = claim.start.checked_sub(tail.start) {
             let all = tail.bytes.get(len(at)..len(claim.end.saturating_sub(tail.start)));
-            return directory::parse(claim, all.unwrap_or_default());
+            return directory::parse(claim, all.unwrap_or_default(), alone);
         }
-        let mut parser = Parser::new(claim);
+        let mut parser = Parser::new(claim, alone);
         let mut bytes = Vec::new();
         let mut position = claim.start;
         while position < claim.end {
@@ -138,6 +148,23 @@ fn warn(container: &dyn Store, key: &Key, index: &Index) {
     };
     if index.dropped.count > 0 {
         log::warn!("{named}: {} entries are left out for their names: {}", index.dropped.count, list(&index.dropped));
+    }
+    if index.separated.count > 0 {
+        log::warn!(
+            "{named}: in {} names backslashes are taken for separators: {}",
+            index.separated.count,
+            list(&index.separated)
+        );
+    }
+    if index.kept.count > 0 {
+        log::warn!("{named}: in {} names backslashes are no separators: {}", index.kept.count, list(&index.kept));
+    }
+    if index.ambiguous.count > 0 {
+        log::warn!(
+            "{named}: {} names cannot be read, each written in different ways for several files: {}",
+            index.ambiguous.count,
+            list(&index.ambiguous)
+        );
     }
     if index.hidden.count > 0 {
         log::warn!("{named}: {} files are hidden by directories of the same name: {}", index.hidden.count, list(&index.hidden));
