@@ -171,6 +171,28 @@ fn lies_of_the_end_are_refused() {
     }
 }
 
+/// APPNOTE 4.3.14: the size of the zip64 end record counts what follows its first twelve bytes, an extensible data sector included.
+#[test]
+fn a_long_end_record_is_found_behind_what_lies_before_the_archive() {
+    for archive in ["python-zip64-end.zip", "python-zip64-sfx.zip"] {
+        let good = fixture(archive);
+        let locator = good.windows(4).rposition(|w| w == b"PK\x06\x07").unwrap();
+        // The sector begins with what looks like a record, and holds one that ends where the record does.
+        let fake = [&good[locator - 56..locator - 52], &44_u64.to_le_bytes(), &[0; 44][..]].concat();
+        for sector in [&[7_u8; 300][..], &fake, &[&fake[..], &[1; 9], &fake].concat()] {
+            let mut long = [&good[..locator], sector, &good[locator..]].concat();
+            long[locator - 52..locator - 44].copy_from_slice(&(44 + sector.len() as u64).to_le_bytes());
+            rest_is_right(&open(&long).unwrap(), "");
+            // Neither the sizes of the directory nor the place of the record fit another place.
+            let mut bad = long.clone();
+            bad[locator - 56 + 48] ^= 1;
+            assert_eq!(refused(&bad).kind(), Kind::Corrupt, "{archive}");
+        }
+    }
+    let e = refused(&[&fixture("python-stored.zip")[..], b"more"].concat());
+    assert!(e.reason().contains("after it"), "{e}");
+}
+
 #[test]
 fn a_cut_archive_is_refused_or_whole() {
     for archive in ["python-stream.zip", "python-deflated.zip", "python-zip64-end.zip", "python-sfx.zip", "bsdtar-pipe.zip"] {

@@ -119,15 +119,22 @@ fn zip64(tail: &Tail<'_>, locator: &[u8], locator_at: u64) -> Result<Zip64> {
     }
     // The claimed place holds unless something lies before the archive; then the record is the one that ends at the locator.
     let near = locator_at.saturating_sub(ZIP64);
-    let (position, record) = [claimed, near]
-        .into_iter()
-        .find_map(|position| {
-            let at = usize::try_from(position.checked_sub(tail.start)?).ok()?;
-            let record = tail.bytes.get(at..)?.first_chunk::<56>()?;
-            let rest = u64_at(record, 4)?;
-            let ends = position.checked_add(12)?.checked_add(rest)? == locator_at;
-            (record.starts_with(b"PK\x06\x06") && ends).then_some((position, record))
-        })
+    let record_at = |position: u64| {
+        let at = usize::try_from(position.checked_sub(tail.start)?).ok()?;
+        let record = tail.bytes.get(at..)?.first_chunk::<56>()?;
+        let ends = position.checked_add(12)?.checked_add(u64_at(record, 4)?)? == locator_at;
+        (record.starts_with(b"PK\x06\x06") && ends).then_some((position, record))
+    };
+    // What lies before the archive moves the record and the directory by as much. With an extensible data sector (APPNOTE
+    // 4.3.14) the record is longer than usual, and this tells it from bytes of the sector.
+    let is_moved = |(position, record): &(u64, &[u8; 56])| {
+        let (size, offset) = (u64_at(*record, 40), u64_at(*record, 48));
+        let before = size.zip(offset).and_then(|(size, offset)| position.checked_sub(size)?.checked_sub(offset));
+        before == position.checked_sub(claimed)
+    };
+    let (position, record) = record_at(claimed)
+        .or_else(|| (tail.start.max(claimed)..=near).rev().filter_map(record_at).find(is_moved))
+        .or_else(|| record_at(near))
         .ok_or_else(|| Error::corrupt(format!("no zip64 end record at {claimed}, where its locator says")))?;
     let (disk, directory_disk) = (u32_at(record, 16).ok_or_else(cut)?, u32_at(record, 20).ok_or_else(cut)?);
     let (here, entries) = (u64_at(record, 24).ok_or_else(cut)?, u64_at(record, 32).ok_or_else(cut)?);

@@ -72,7 +72,7 @@ pub fn open(container: &dyn Store, key: &Key) -> Result<Opened> {
         (None, Some(e)) => return Err(e),
         (None, None) => {
             return Err(Error::corrupt(format!(
-                "not a zip archive, or a cut one: no end record (\"PK\\5\\6\") in its last {} bytes",
+                "not a zip archive, or a cut one: no end record (\"PK\\5\\6\") in its last {} bytes, or other bytes than padding after it",
                 SEARCH.min(meta.size)
             )));
         }
