@@ -218,6 +218,7 @@ impl Tree {
         if let Ok(Node::Array(array)) = &mut node
             && array.format == Format::Wkw
         {
+            notices.extend(context.place.and_then(wkw::Place::shared));
             match self.measure(key, array, &context) {
                 Ok(notice) => notices.extend(notice.map(str::to_owned)),
                 Err(e) => node = Err(e.about(key)),

@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers outside of #[test] may fail the test too")]
 
-use chunkmount::array::{Array, DType, Node, Placement};
+use chunkmount::array::{Array, Attributes, DType, Node, Placement};
 use chunkmount::error::{Kind, Result};
 use chunkmount::format::wkw::{self, Place, Properties};
 use chunkmount::format::{self, Context, Documents};
@@ -135,6 +135,98 @@ fn magnifications_in_every_spelling() {
         assert_eq!(shape(&properties, "em/4-4-1", 1), [0; 3]);
         assert_eq!(shape(&properties, "other/1", 1), [0; 3]);
     }
+}
+
+/// A dataset of layers with boxes that begin at zero, of so many voxels along x, y and z.
+fn layers(list: &[(&str, Option<[u64; 3]>, Value)]) -> Value {
+    let layer = |(name, size, mags): &(&str, Option<[u64; 3]>, Value)| {
+        let bounds = size.map_or(json!(null), |size| json!({"topLeft": [0, 0, 0], "size": size}));
+        json!({"name": name, "boundingBox": bounds, "mags": mags, "from": name})
+    };
+    json!({"dataLayers": list.iter().map(layer).collect::<Vec<_>>(), "scale": [1, 1, 1]})
+}
+
+#[test]
+fn names_that_have_the_numbers_of_a_magnification_are_in_its_box() {
+    for (mags, paths) in [
+        (json!([1, "2-2-1"]), [("em/01-01-01", [14, 23, 40]), ("em/2-02-1", [14, 12, 20])]),
+        (json!([{"mag": 1, "path": "em/1-1-1"}, [2, 2, 1]]), [("em/1", [14, 23, 40]), ("em/1-1-1", [14, 23, 40])]),
+        // The same magnification twice.
+        (json!([{"mag": 1, "path": "a/b"}, {"mag": "1-1-1", "path": "em/x"}]), [("a/b", [14, 23, 40]), ("em/x", [14, 23, 40])]),
+        // A name that is told to be another one is that.
+        (json!([1, {"mag": 2, "path": "em/01"}]), [("em/01", [7, 12, 20]), ("em/001", [14, 23, 40])]),
+    ] {
+        let properties = dataset(&json!({"mags": mags}));
+        for (path, want) in paths {
+            assert_eq!(shape(&properties, path, 1), want, "{mags} {path}");
+        }
+        assert_eq!(properties.notices.len(), usize::from(mags.to_string().contains("em/x")), "{:?}", properties.notices);
+        for other in ["other/01-01-01", "em/1-1", "em/+1", "em/3", "1"] {
+            assert_eq!(shape(&properties, other, 1), [0; 3], "{mags} {other}");
+        }
+    }
+}
+
+/// Files of 4 voxels along each side, the first and the third along y, and what a dataset with this document shows of them: the shape,
+/// attributes, and levels of the group above, by path and the numbers of voxels along x.
+fn shared(document: &Value) -> (Vec<u64>, Attributes, Vec<(String, f64)>) {
+    let (store, faulty) = store();
+    for path in ["header.wkw", "z0/y0/x0.wkw", "z0/y2/x0.wkw"] {
+        let bytes = if path == "header.wkw" { header(1, 1, 2, 1, 1) } else { cube() };
+        store.put(key(&format!("em/1/{path}")), bytes);
+    }
+    store.put(key(wkw::PROPERTIES), document.to_string().into_bytes());
+    let tree = Tree::new(faulty, Options::default());
+    let root = tree.open(&Key::root(), &Below::default()).unwrap();
+    let group = tree.open(&key("em"), &root.below).unwrap();
+    let Ok(Node::Array(array)) = tree.open(&key("em/1"), &group.below).unwrap().node else { panic!("no array") };
+    let Ok(Node::Group(group)) = group.node else { panic!("no group") };
+    let levels = group.multiscale.map(|multiscale| multiscale.levels).unwrap_or_default();
+    let levels = levels.into_iter().map(|level| (level.path, *level.scale.last().unwrap()));
+    (array.shape, array.attributes.unwrap(), levels.collect())
+}
+
+#[test]
+fn a_directory_of_several_magnifications_is_as_large_as_the_largest() {
+    let there = json!([{"mag": 1, "path": "em/1"}]);
+    let (em, other) = (("em", Some([2, 9, 1]), there.clone()), ("other", Some([3, 11, 3]), there.clone()));
+    for list in [[em.clone(), other.clone()], [other.clone(), em.clone()]] {
+        let (shape, attributes, levels) = shared(&layers(&list));
+        assert_eq!((shape, levels), (vec![3, 11, 3], vec![("1".to_owned(), 1.0)]));
+        assert_eq!((&attributes["from"], &attributes["mag"]), (&json!("em"), &json!([1, 1, 1])));
+    }
+    // One that has no box is as large as its files, whatever the other says, and no smaller than that.
+    for (size, want) in [([3, 11, 3], [4, 12, 4]), ([3, 20, 3], [4, 20, 4])] {
+        let other = ("other", Some(size), there.clone());
+        for list in [[("em", None, there.clone()), other.clone()], [other.clone(), ("em", None, there.clone())]] {
+            assert_eq!(shared(&layers(&list)).0, want);
+        }
+    }
+    // Two magnifications in one directory: either may be meant, and so none is a level.
+    for mags in [json!([{"mag": 1, "path": "em/1"}, {"mag": 2, "path": "em/1"}]), json!([{"mag": 2, "path": "em/1"}, 1])] {
+        let (shape, attributes, levels) = shared(&layers(&[("em", Some([3, 11, 3]), mags)]));
+        assert_eq!((shape, levels, attributes.get("mag")), (vec![3, 11, 3], vec![], None));
+    }
+}
+
+#[test]
+fn a_level_is_found_by_its_numbers() {
+    let (store, faulty) = store();
+    for path in ["em/01-01-01/header.wkw", "em/2-02-1/header.wkw", "em/4-4-2/other"] {
+        store.put(key(path), header(1, 1, 2, 1, 1));
+    }
+    store.put(key(wkw::PROPERTIES), layers(&[("em", None, json!([1, "2-2-1", "4-4-2"]))]).to_string().into_bytes());
+    let levels = || {
+        let tree = Tree::new(faulty.clone(), Options::default());
+        let root = tree.open(&Key::root(), &Below::default())?;
+        let Node::Group(group) = tree.open(&key("em"), &root.below)?.node? else { panic!("no group") };
+        Ok(group.multiscale.unwrap().levels.into_iter().map(|level| level.path).collect::<Vec<_>>())
+    };
+    let found: Result<_> = levels();
+    assert_eq!(found.unwrap(), ["01-01-01", "2-02-1"]);
+    // What the store does not tell is no level less.
+    faulty.always(Call::List, key("em"), Effect::Fail(Kind::Unavailable, "no answer".to_owned()));
+    assert_eq!(levels().unwrap_err().kind(), Kind::Unavailable);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub fn target(data: &[u8]) {
     let Placement::Cube(cube) = array.stored.placement else { panic!("{array:?}") };
     let (side, block, compressed) = (cube.side, cube.block, cube.compressed);
     assert_eq!(bytes.first_chunk(), Some(&cube.header));
-    if wkw::cover(&mut array, [1; 3]).is_err() {
+    if wkw::cover(&mut array, [1; 3], true).is_err() {
         return;
     }
     check_array(&array);

@@ -89,22 +89,24 @@ fn place(path: &[u8], document: &[u8]) -> Option<wkw::Place> {
 /// Cubes that are there extend an array, and never beyond what is read.
 fn cover(array: &mut Array, count: u64) {
     let before = array.shape.clone();
-    for cubes in [[count, 1, 0], [1 << 40, 1, 1], [u64::MAX; 3]] {
+    for (cubes, is_boxed) in
+        [[count, 1, 0], [1 << 40, 1, 1], [u64::MAX; 3]].into_iter().flat_map(|cubes| [(cubes, true), (cubes, false)])
+    {
         let mut larger = array.clone();
-        if let Ok(extended) = wkw::cover(&mut larger, cubes) {
+        if let Ok(extended) = wkw::cover(&mut larger, cubes, is_boxed) {
             check_array(&larger);
             assert_eq!(extended, larger.shape != before);
             assert!(larger.shape.iter().zip(&before).all(|(a, b)| a >= b), "{before:?} shrinks to {:?}", larger.shape);
         }
     }
-    if wkw::cover(&mut array.clone(), [count % 4; 3]).is_ok() {
-        wkw::cover(array, [count % 4; 3]).unwrap_or_else(|e| panic!("{e}"));
+    if wkw::cover(&mut array.clone(), [count % 4; 3], true).is_ok() {
+        wkw::cover(array, [count % 4; 3], true).unwrap_or_else(|e| panic!("{e}"));
     }
 }
 
 /// The scale pyramid of a layer that has all its magnifications.
 fn layer_scales(place: &wkw::Place, source_axes: bool) -> Option<Multiscale> {
-    let layer = place.layers().next()?;
+    let layer = place.layer()?;
     let levels: Vec<_> = layer.mags.iter().filter_map(|mag| Some((mag.paths.first()?.clone(), mag.mag))).collect();
     let voxel = place.properties.voxel_size();
     Some(wkw::multiscale(layer, voxel.as_ref(), &levels, layer.name.len().is_multiple_of(2), source_axes))

@@ -9,7 +9,7 @@
 
 mod properties;
 
-pub use properties::{Layer, Mag, Place, Properties, VoxelSize, below, multiscale};
+pub use properties::{Layer, Mag, Place, Properties, VoxelSize, below, multiscale, numbers};
 
 use crate::array::{
     Array, Attributes, Cube, DType, Envelope, Fill, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style,
@@ -17,7 +17,7 @@ use crate::array::{
 use crate::codec::{Chain, Codec, Framing};
 use crate::error::{Error, Result};
 use crate::format::{Context, Documents, check_sizes, document, inside};
-use serde_json::{Map, json};
+use serde_json::json;
 
 /// The document that makes a directory an array: the header of its files.
 pub const HEADER: &str = "header.wkw";
@@ -129,8 +129,7 @@ pub fn array(bytes: &[u8], context: &Context<'_>) -> Result<Array> {
     let size = dtype.size().unwrap_or(1);
     let length = 1u64 << header.block;
     // In the order z, y, x, channel.
-    let mag = context.place.and_then(Place::mag);
-    let mut shape = mag.as_ref().and_then(|(layer, mag)| layer.extent(mag)).unwrap_or([0; 3]).to_vec();
+    let mut shape = context.place.and_then(Place::extent).unwrap_or([0; 3]).to_vec();
     let mut chunks = vec![length; 3];
     let mut names = vec!["z", "y", "x"];
     if header.channels > 1 {
@@ -147,7 +146,7 @@ pub fn array(bytes: &[u8], context: &Context<'_>) -> Result<Array> {
     check_sizes(&shape, &chunks, item)?;
     let block = chunks.iter().fold(item, |n, &c| n.saturating_mul(c));
     let chain = if header.compressed { Chain::new(vec![Codec::Lz4(Framing::Bare)])? } else { Chain::default() };
-    let mut attributes = mag.map_or_else(Map::new, |(layer, mag)| layer.attributes_of(mag));
+    let mut attributes = context.place.and_then(Place::attributes).unwrap_or_default();
     attributes.insert("_ARRAY_DIMENSIONS".to_owned(), json!(names));
     let cube = Cube { side: 1u64 << header.side, compressed: header.compressed, block, header: header.bytes };
     Ok(Array {
@@ -176,11 +175,11 @@ pub fn array(bytes: &[u8], context: &Context<'_>) -> Result<Array> {
 }
 
 /// Extends an array so that it covers the cubes that are there: so many along z, y and x. Where a bounding box reaches into
-/// the last cube already, it stays as it is. Tells whether anything was extended.
+/// the last cube already, it stays as it is, if boxes tell all (`is_boxed`). Tells whether anything was extended.
 ///
 /// # Errors
 /// [`crate::error::Kind::TooBig`] for an array that no reader counts.
-pub fn cover(array: &mut Array, cubes: [u64; 3]) -> Result<bool> {
+pub fn cover(array: &mut Array, cubes: [u64; 3], is_boxed: bool) -> Result<bool> {
     let Placement::Cube(cube) = array.stored.placement else { return Ok(false) };
     let mut extended = false;
     let first = if array.stored.reversed { array.shape.len().saturating_sub(3) } else { 0 };
@@ -191,8 +190,9 @@ pub fn cover(array: &mut Array, cubes: [u64; 3]) -> Result<bool> {
     let axes = array.shape.iter_mut().zip(&array.chunks).skip(first);
     for ((length, &block), count) in axes.zip(counts) {
         let voxels = block.saturating_mul(cube.side);
-        if count > length.div_ceil(voxels.max(1)) {
-            *length = count.saturating_mul(voxels);
+        let whole = count.saturating_mul(voxels);
+        if if is_boxed { count > length.div_ceil(voxels.max(1)) } else { whole > *length } {
+            *length = whole;
             extended = true;
         }
     }

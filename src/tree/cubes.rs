@@ -108,26 +108,56 @@ impl Tree {
     /// # Errors
     /// When the store does not tell whether a magnification is there.
     pub(super) fn layer_scales(&self, key: &Key, context: &Context<'_>) -> Result<Option<Multiscale>> {
-        let Some((place, layer)) = context.place.and_then(|place| Some((place, place.layers().next()?))) else {
+        let Some((place, layer)) = context.place.and_then(|place| Some((place, place.layer()?))) else {
             return Ok(None);
         };
         let mut levels = Vec::new();
         let mut ranks = Vec::new();
         for mag in &layer.mags {
             // What is listed and not there is no level: readers of OME-Zarr fail at it.
-            for path in mag.paths.iter().filter_map(|path| wkw::below(path, &place.path)) {
-                let Ok(below) = key.join(path) else { continue };
-                if let Some(rank) = self.rank(&below, context)? {
-                    levels.push((path.to_owned(), mag.mag));
-                    ranks.push(rank);
-                    break;
-                }
+            let told = mag.paths.iter().filter_map(|path| wkw::below(path, &place.path).map(str::to_owned));
+            let found = match self.level(key, told, context)? {
+                Some(found) => Some(found),
+                None => self.level(key, self.names_of(key, mag)?, context)?,
+            };
+            // How far apart the voxels are of a directory that is several magnifications, nobody knows.
+            if let Some((path, rank)) = found.filter(|(path, _)| place.enter(path).is_one_mag()) {
+                levels.push((path, mag.mag));
+                ranks.push(rank);
             }
         }
         let Some(&rank) = ranks.first() else { return Ok(None) };
         let voxel = place.properties.voxel_size();
         let same = ranks.iter().all(|other| *other == rank);
         Ok(same.then(|| wkw::multiscale(layer, voxel.as_ref(), &levels, rank > 3, context.source_axes)))
+    }
+
+    /// The first of `paths` below a layer that is an array, and its number of axes.
+    fn level(
+        &self,
+        key: &Key,
+        paths: impl IntoIterator<Item = String>,
+        context: &Context<'_>,
+    ) -> Result<Option<(String, usize)>> {
+        for path in paths {
+            let Ok(below) = key.join(&path) else { continue };
+            if let Some(rank) = self.rank(&below, context)? {
+                return Ok(Some((path, rank)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The directories of a layer whose names have the numbers of a magnification, however they are written.
+    fn names_of(&self, key: &Key, mag: &wkw::Mag) -> Result<Vec<String>> {
+        let listing = match self.store().list(key) {
+            Ok(listing) => listing,
+            // Where names cannot be listed, there are those that the document tells.
+            Err(e) if e.kind() == Kind::NotFound || e.is_damage() => return Ok(Vec::new()),
+            Err(e) => return Err(e),
+        };
+        let names = listing.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok());
+        Ok(names.filter(|name| wkw::numbers(name) == Some(mag.mag)).map(str::to_owned).collect())
     }
 
     /// Number of axes of the array of WKW at `key`; `None` where none is, or a damaged one.
@@ -153,7 +183,7 @@ impl Tree {
     /// # Errors
     /// When the cubes alone tell how large it is, and not all could be listed.
     pub(super) fn measure(&self, key: &Key, array: &mut Array, context: &Context<'_>) -> Result<Option<&'static str>> {
-        let is_boxed = context.place.and_then(wkw::Place::mag).is_some_and(|(layer, _)| layer.end.is_some());
+        let is_boxed = context.place.is_some_and(wkw::Place::is_boxed);
         let mut walk = Walk { store: self.store(), left: is_boxed.then_some(LISTINGS), error: None };
         let mut cubes = [0; 3];
         walk.descend(key, None, &mut Vec::new(), &mut |path, _| {
@@ -165,7 +195,7 @@ impl Tree {
             Some(e) => log::warn!("{e}: not searched for data outside of the bounding box"),
             None => {}
         }
-        let extended = wkw::cover(array, cubes)?;
+        let extended = wkw::cover(array, cubes, is_boxed)?;
         Ok(match (is_boxed, extended) {
             (true, true) => Some(OUTSIDE),
             (true, false) if walk.left == Some(0) => Some(UNKNOWN),

@@ -285,6 +285,25 @@ def test_notices(mount):
         assert text in view.text(), store
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_layers_that_share_their_files(first, room, mount):
+    """Another layer has the same files in a smaller box; what is in either box is shown, and nothing is listed that cannot be read."""
+    shutil.copytree(CORPUS.path("wkw/dataset"), room / "a")
+    path = room / "a" / "datasource-properties.json"
+    document = json.loads(path.read_text())
+    em = next(layer for layer in document["dataLayers"] if layer["name"] == "em")
+    small = {"topLeft": [0, 0, 0], "width": 2, "height": 2, "depth": 2}
+    other = em | {"name": "part", "boundingBox": small, "mags": [m | {"path": f"./em/{m['path'].split('/')[-1]}"} for m in em["mags"]]}
+    document["dataLayers"].insert(0 if first else len(document["dataLayers"]), other)
+    path.write_text(json.dumps(document))
+    alone, view = mount(CORPUS.path("wkw/dataset")), mount(room / "a")
+    for record in CORPUS.records["wkw/dataset"]:
+        assert not problems(record, view / record.array)
+        assert entries(view / record.array) == entries(alone / record.array)
+    assert attributes(view / "em/1") == attributes(alone / "em/1") and image(view / "em") == image(alone / "em")
+    assert view.text().count("several layers or magnifications") == 2
+
+
 def test_a_damaged_document_of_a_dataset_fails_alone(mount):
     view = mount(CORPUS.path("wkw/dataset_damaged"))
     with pytest.raises(OSError):

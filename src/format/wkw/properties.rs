@@ -58,6 +58,8 @@ pub struct Mag {
     pub mag: [u64; 3],
     /// Where it may lie, as paths in the dataset; the first that is there counts.
     pub paths: Vec<String>,
+    /// Whether the document tells a path.
+    is_told: bool,
 }
 
 /// A directory within a dataset.
@@ -82,15 +84,67 @@ impl Place {
         Self { properties: self.properties.clone(), path }
     }
 
-    /// The magnification that this directory is, with its layer.
-    pub fn mag(&self) -> Option<(&Layer, &Mag)> {
+    /// The magnifications that this directory is, each with its layer: several where layers share their data. They are those that
+    /// give its path or, where none does, those of a layer above it that have the same numbers, as `01-01-01` has those of `1`.
+    fn mags(&self) -> Vec<(&Layer, &Mag)> {
         let layers = self.properties.layers.iter().filter(|layer| layer.is_wkw);
-        layers.flat_map(|layer| layer.mags.iter().map(move |mag| (layer, mag))).find(|(_, mag)| mag.paths.contains(&self.path))
+        let all = || layers.clone().flat_map(|layer| layer.mags.iter().map(move |mag| (layer, mag)));
+        let mut mags: Vec<_> = all().filter(|(_, mag)| mag.paths.contains(&self.path)).collect();
+        if mags.is_empty() {
+            let (above, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
+            let numbers = numbers(name);
+            mags = all().filter(|(layer, mag)| numbers == Some(mag.mag) && layer.is_at(above)).collect();
+        }
+        mags.sort_by_key(|(layer, _)| below(&self.path, &layer.name).is_none());
+        mags
     }
 
-    /// The layers whose magnifications lie in this directory.
-    pub fn layers(&self) -> impl Iterator<Item = &Layer> {
-        self.properties.layers.iter().filter(|layer| layer.is_wkw && layer.is_at(&self.path))
+    /// The magnification that this directory is, with its layer; of several, one in the directory of its layer, or the first.
+    pub fn mag(&self) -> Option<(&Layer, &Mag)> {
+        self.mags().into_iter().next()
+    }
+
+    /// The attributes of the magnification that this directory is; of several, those of the layer whose directory it lies in, or
+    /// of the first.
+    pub fn attributes(&self) -> Option<Attributes> {
+        let mags = self.mags();
+        let (layer, first) = mags.first()?;
+        // Where they differ, the directory may be either.
+        let mag = mags.iter().all(|(_, mag)| mag.mag == first.mag).then_some(*first);
+        Some(layer.attributes_of(mag))
+    }
+
+    /// Whether the directory is one magnification, and not several that differ.
+    pub fn is_one_mag(&self) -> bool {
+        let mags = self.mags();
+        mags.iter().zip(mags.iter().skip(1)).all(|((_, one), (_, other))| one.mag == other.mag)
+    }
+
+    /// The voxels up to the end of the bounding box, z, y, x: of the largest of several; `None` where none is told.
+    pub fn extent(&self) -> Option<[u64; 3]> {
+        let extents = self.mags().into_iter().filter_map(|(layer, mag)| layer.extent(mag));
+        extents.reduce(|one, other| std::array::from_fn(|axis| one.get(axis).max(other.get(axis)).copied().unwrap_or(0)))
+    }
+
+    /// Whether bounding boxes tell all of how large the array in this directory is.
+    pub fn is_boxed(&self) -> bool {
+        let mags = self.mags();
+        !mags.is_empty() && mags.iter().all(|(layer, _)| layer.end.is_some())
+    }
+
+    /// What a person should know of a directory that is several magnifications.
+    pub fn shared(&self) -> Option<String> {
+        let mags = self.mags();
+        let names = mags.iter().take(8).map(|(layer, mag)| format!("{} of {:?}", mag.name(), layer.name));
+        let names = names.chain((mags.len() > 8).then(|| "...".to_owned())).collect::<Vec<_>>().join(", ");
+        (mags.len() > 1)
+            .then(|| format!("several layers or magnifications lie here, and the array is as large as the largest: {names}"))
+    }
+
+    /// The layer whose magnifications lie in this directory; of several, the one that it is called by, or the first.
+    pub fn layer(&self) -> Option<&Layer> {
+        let layers = self.properties.layers.iter().filter(|layer| layer.is_wkw && layer.is_at(&self.path));
+        layers.min_by_key(|layer| layer.name != self.path)
     }
 
     /// The attributes of the group that this directory is: of a layer, or none on the way to one; `None` for any other
@@ -99,7 +153,7 @@ impl Place {
         if self.path.is_empty() {
             return None;
         }
-        if let Some(layer) = self.layers().next() {
+        if let Some(layer) = self.layer() {
             return Some(layer.attributes.clone());
         }
         let layers = self.properties.layers.iter().filter(|layer| layer.is_wkw);
@@ -166,8 +220,10 @@ impl Layer {
             let Some(Value::Array(list)) = members.shift_remove(list) else { continue };
             for value in list.iter().take(MANY) {
                 match Mag::parse(value, &name) {
-                    Ok(mag) if mags.iter().any(|known: &Mag| known.mag == mag.mag) => {}
-                    Ok(mag) => mags.push(mag),
+                    Ok(mag) => match mags.iter_mut().find(|known: &&mut Mag| known.mag == mag.mag) {
+                        Some(known) => notices.extend(known.join(mag).map(|reason| format!("layer {name:?}: {reason}"))),
+                        None => mags.push(mag),
+                    },
                     Err(reason) => notices.push(format!("layer {name:?}: {reason}")),
                 }
             }
@@ -192,10 +248,10 @@ impl Layer {
         Some([z.div_ceil(mz.max(1)), y.div_ceil(my.max(1)), x.div_ceil(mx.max(1))])
     }
 
-    /// What is said of one magnification: what is said of the layer, and which it is.
-    pub fn attributes_of(&self, mag: &Mag) -> Attributes {
+    /// What is said of one magnification: what is said of the layer, and which it is, if that is known.
+    fn attributes_of(&self, mag: Option<&Mag>) -> Attributes {
         let mut attributes = self.attributes.clone();
-        attributes.insert("mag".to_owned(), serde_json::json!(mag.mag));
+        attributes.extend(mag.map(|mag| ("mag".to_owned(), serde_json::json!(mag.mag))));
         attributes
     }
 }
@@ -252,7 +308,27 @@ impl Mag {
             None if x == y && y == z => vec![format!("{layer}/{x}"), format!("{layer}/{x}-{y}-{z}")],
             None => vec![format!("{layer}/{x}-{y}-{z}")],
         };
-        Ok(Self { mag, paths })
+        Ok(Self { mag, paths, is_told: value.get("path").is_some_and(|path| !path.is_null()) })
+    }
+
+    /// Takes the places of another entry for the same magnification, which are there all the same; says so where both are told.
+    fn join(&mut self, other: Self) -> Option<String> {
+        let new = other.paths.first().filter(|path| !self.paths.contains(path));
+        let notice = new.filter(|_| self.is_told && other.is_told).map(|path| {
+            format!("magnification {} lies at {path:?} as well, and the first that is there is a level of the layer", self.name())
+        });
+        for path in other.paths {
+            if !self.paths.contains(&path) {
+                self.paths.push(path);
+            }
+        }
+        notice
+    }
+
+    /// Its numbers, as names of directories have them.
+    fn name(&self) -> String {
+        let [x, y, z] = self.mag;
+        format!("{x}-{y}-{z}")
     }
 }
 
@@ -269,17 +345,26 @@ fn relative(path: &str) -> Option<String> {
 fn mag(value: &Value) -> Option<[u64; 3]> {
     let mag = match value {
         Value::Array(_) => vector(value)?,
-        Value::String(text) => {
-            let parts: Option<Vec<u64>> = text.split('-').map(|part| part.parse().ok()).collect();
-            match *parts?.as_slice() {
-                [n] => [n; 3],
-                [x, y, z] => [x, y, z],
-                _ => return None,
-            }
-        }
+        Value::String(text) => numbers(text)?,
         _ => [whole(value)?; 3],
     };
-    mag.iter().all(|n| (1..1 << 32).contains(n)).then_some(mag)
+    is_mag(&mag).then_some(mag)
+}
+
+/// The magnification that the name of a directory tells: `2`, `2-2-1`, `02-02-01`.
+pub fn numbers(name: &str) -> Option<[u64; 3]> {
+    let number = |part: &str| part.parse().ok().filter(|_| part.bytes().all(|b| b.is_ascii_digit()));
+    let parts: Option<Vec<u64>> = name.split('-').map(number).collect();
+    let mag = match *parts?.as_slice() {
+        [n] => [n; 3],
+        [x, y, z] => [x, y, z],
+        _ => return None,
+    };
+    is_mag(&mag).then_some(mag)
+}
+
+fn is_mag(mag: &[u64; 3]) -> bool {
+    mag.iter().all(|n| (1..1 << 32).contains(n))
 }
 
 /// Three whole numbers that are not negative.
