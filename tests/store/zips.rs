@@ -268,7 +268,7 @@ fn odd_names_are_plain_ones_or_refuse_the_archive() {
     for (name, found) in [
         (&b"../../xx"[..], Err("goes up")),
         (b"a/../bcd", Err("goes up")),
-        (b"a\0bcdefg", Err("NUL")),
+        (b"a\0bcdefg", Ok(Some("a"))),
         (b"////////", Ok(None)),
         (b"good/../", Ok(None)),
         (b"../good/", Ok(None)),

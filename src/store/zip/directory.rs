@@ -81,6 +81,7 @@ pub struct Parser {
     slashes: bool,
     dropped: Dropped,
     spelled: Vec<(u32, u64)>,
+    rooted: Dropped,
     separated: Dropped,
     kept: Dropped,
 }
@@ -103,6 +104,7 @@ impl Parser {
             slashes: false,
             dropped: Dropped::default(),
             spelled: Vec::new(),
+            rooted: Dropped::default(),
             separated: Dropped::default(),
             kept: Dropped::default(),
         }
@@ -188,6 +190,9 @@ impl Parser {
             }
             return Ok(None);
         }
+        if text.starts_with(b"/") || backslash && text.starts_with(b"\\") {
+            self.rooted.add(raw);
+        }
         match backslash {
             true => self.separated.add(raw),
             false if text.contains(&b'\\') => self.kept.add(raw),
@@ -216,7 +221,8 @@ impl Parser {
         }
         self.names.shrink_to_fit();
         let mut index = Index::new(self.names, self.records, self.spelled)?;
-        (index.dropped, index.separated, index.kept) = (self.dropped, self.separated, self.kept);
+        (index.dropped, index.rooted) = (self.dropped, self.rooted);
+        (index.separated, index.kept) = (self.separated, self.kept);
         Ok(Some(index))
     }
 

@@ -21,6 +21,8 @@ pub struct Index {
     spelled: Vec<(u32, u64)>,
     /// Names that no key reaches.
     pub dropped: Dropped,
+    /// Names that begin with a separator.
+    pub rooted: Dropped,
     /// Names in which backslashes separate.
     pub separated: Dropped,
     /// Names of which backslashes are a part.
@@ -58,6 +60,7 @@ impl Index {
             order: Vec::new(),
             spelled,
             dropped: Dropped::default(),
+            rooted: Dropped::default(),
             separated: Dropped::default(),
             kept: Dropped::default(),
             ambiguous: Dropped::default(),

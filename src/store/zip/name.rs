@@ -4,11 +4,12 @@
 //! extractor), a trailing `/` says "directory". Three kinds of names lead to no key:
 //! * those that say nothing: the root itself, and directories that go up (`a/../`), which hold nothing by themselves;
 //! * those that nobody could ask for: over [`crate::limits::KEY`], components over [`COMPONENT`], more than [`DEPTH`] of them;
-//! * files whose name has `..`, a NUL, or both separators, which extractors take for different files. Whichever is meant would be
+//! * files whose name has `..`, or both separators, which extractors take for different files. Whichever is meant would be
 //!   absent without a reason, so that the archive is refused.
 //!
 //! A backslash separates in names by hosts whose file systems have it so, and where no name of the archive has a `/`; else it is
-//! a part of the name, as on Unix. Names are UTF-8, or what the Unicode path field says, or code page 437, as for Python's zipfile.
+//! a part of the name, as on Unix. Names are UTF-8, or what the Unicode path field says, or code page 437, as for Python's zipfile, and
+//! end at a NUL, as there.
 //! In the index a name's components are joined by NUL instead of `/`, which puts a directory's entries right behind it.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -99,6 +100,17 @@ pub fn backslash(name: &[u8], host: u8, alone: bool) -> std::result::Result<bool
 
 /// The name in UTF-8 of an entry that is called `raw`, has the general purpose `bits` and the `extra` area; `raw` itself where it is.
 pub fn text<'a>(raw: &'a [u8], bits: u16, extra: &'a [u8]) -> Cow<'a, [u8]> {
+    let until = |name: &[u8]| name.iter().position(|&b| b == 0).unwrap_or(name.len());
+    match decoded(raw, bits, extra) {
+        Cow::Borrowed(name) => Cow::Borrowed(name.get(..until(name)).unwrap_or_default()),
+        Cow::Owned(mut name) => {
+            name.truncate(until(&name));
+            Cow::Owned(name)
+        }
+    }
+}
+
+fn decoded<'a>(raw: &'a [u8], bits: u16, extra: &'a [u8]) -> Cow<'a, [u8]> {
     if let Some(name) = unicode_path(raw, extra) {
         return Cow::Borrowed(name);
     }
@@ -226,6 +238,7 @@ mod tests {
         ] {
             assert_eq!(text(raw, bits, &extra), want.as_bytes(), "{extra:?}");
         }
+        assert_eq!(&*text(b"a\0b", 0, b""), b"a");
         for bits in [0, 0x800] {
             assert_eq!(text("Größe".as_bytes(), bits, b""), "Größe".as_bytes());
         }

@@ -149,6 +149,13 @@ fn warn(container: &dyn Store, key: &Key, index: &Index) {
     if index.dropped.count > 0 {
         log::warn!("{named}: {} entries are left out for their names: {}", index.dropped.count, list(&index.dropped));
     }
+    if index.rooted.count > 0 {
+        log::warn!(
+            "{named}: {} names begin with a separator, and are taken without it: {}",
+            index.rooted.count,
+            list(&index.rooted)
+        );
+    }
     if index.separated.count > 0 {
         log::warn!(
             "{named}: in {} names backslashes are taken for separators: {}",
