@@ -3,7 +3,7 @@
 //! The container's version is pinned when the archive is opened: once it is replaced, every read fails as changed. Nothing of
 //! an entry is served before its local header has been compared with the directory. A whole entry is checked against its
 //! length and CRC-32; a range of a stored entry is one range read, unchecked; a range of a compressed one is decoded from the
-//! beginning. Links are never followed; `zip/name.rs` has what names mean, and which of them refuse the archive.
+//! beginning. Links are never followed; `zip/name.rs` has what names mean, and which of them are left out.
 //! Layout: APPNOTE 6.3.10.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -57,8 +57,7 @@ impl ZipStore {
     ///
     /// # Errors
     /// [`Kind::Corrupt`] for what is no archive, or whose directory is not exactly what its end record claims;
-    /// [`Kind::Unsupported`] for an archive split over several files, or with a file of which its name does not tell what it is;
-    /// what the container fails with.
+    /// [`Kind::Unsupported`] for an archive split over several files; what the container fails with.
     pub fn open(container: Arc<dyn Store>, key: Key) -> Result<Self> {
         let mut store = Self::open_plain(container, key)?;
         if let Some(mut folder) = store.index.sole_folder() {
@@ -152,6 +151,9 @@ impl ZipStore {
             f if f & flag::AMBIGUOUS != 0 => Err(Error::corrupt(
                 "several entries have this name, written in different ways, and which one is meant is not known",
             )),
+            f if f & flag::DOUBTFUL != 0 => {
+                Err(Error::corrupt("an entry whose name goes up (..) may be meant, and which one it is meant to be is not known"))
+            }
             f if f & flag::SPECIAL != 0 => Err(Error::unsupported("a device, FIFO or socket")),
             f if f & flag::NO_ZIP64 != 0 => Err(Error::corrupt("its sizes should be in a zip64 field, which is missing")),
             _ => Ok(record),
@@ -221,7 +223,8 @@ impl ZipStore {
         let raw = if long.is_empty() { into.as_slice() } else { &long };
         let raw = raw.get(len(HEADER)..len(named)).unwrap_or_default();
         let mut local = Vec::with_capacity(raw.len());
-        let plain = name::append(raw, false, &mut local).is_ok() && local == self.index.name(number);
+        name::append(raw, false, name::Up::Dropped, &mut local);
+        let plain = local == self.index.name(number);
         if !plain && self.index.spelling(number) != Some(name::hash(raw)) {
             return Err(Error::corrupt(format!("its local header names {:?}", String::from_utf8_lossy(raw))));
         }

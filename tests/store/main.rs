@@ -5,6 +5,7 @@
 mod conformance;
 mod dirs;
 mod objects;
+mod zip_names;
 mod zips;
 
 use chunkmount::store::dir::{DirOptions, DirStore};

@@ -9,7 +9,7 @@
 use super::bytes::{len, len64, u16_at, u32_at, u64_at};
 use super::end::Claim;
 use super::index::Index;
-use super::name::{self, Named};
+use super::name::{self, Named, Up};
 use crate::error::{Error, Result};
 
 /// What the directory says of an entry. Positions are those in the container.
@@ -49,6 +49,8 @@ pub mod flag {
     pub const MARKED_END: u16 = 32;
     /// One of several files whose names are written differently and stand for the same.
     pub const AMBIGUOUS: u16 = 64;
+    /// No file: one whose name goes up may be meant by this name.
+    pub const DOUBTFUL: u16 = 128;
 }
 
 /// Names that were left out or otherwise odd, for one line in the log.
@@ -113,8 +115,7 @@ impl Parser {
     /// Takes the whole records at the beginning of `bytes`, and returns how many bytes they take.
     ///
     /// # Errors
-    /// Corrupt where something else than a record follows; too big over the bounds of the index; unsupported for a file of which
-    /// its name does not tell what it is.
+    /// Corrupt where something else than a record follows; too big over the bounds of the index.
     pub fn push(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut rest = bytes;
         while let Some((head, after)) = rest.split_first_chunk::<46>() {
@@ -137,13 +138,19 @@ impl Parser {
         if self.seen > self.claim.entries && !self.claim.wraps {
             return Err(Error::corrupt(format!("more entries than the {} claimed", self.claim.entries)));
         }
-        let too_many = || Error::too_big("the names of the archive take more than 4 GiB");
-        let start = u32::try_from(self.names.len()).map_err(|_| too_many())?;
+        let start = self.start()?;
         let host = head[5];
         let bits = u16::from_le_bytes([head[8], head[9]]);
-        let Some(directory) = self.name(raw, host, bits, extra)? else { return Ok(()) };
+        let text = name::text(raw, bits, extra);
+        let backslash = name::backslash(&text, host, self.alone);
+        let named = self.name(raw, &text, backslash);
         let mode = u16::from_le_bytes([head[40], head[41]]);
-        let mut flags = if directory { flag::DIRECTORY } else { 0 };
+        let mut flags = match named {
+            Named::Nothing | Named::TooLong => return Ok(()),
+            Named::Directory => flag::DIRECTORY,
+            Named::Doubtful => flag::DOUBTFUL,
+            Named::File => 0,
+        };
         // Encrypted; encrypted with a masked directory; a patch.
         if bits & 0x2061 != 0 {
             flags |= flag::ENCRYPTED;
@@ -171,26 +178,39 @@ impl Parser {
         };
         extras(extra, &mut record);
         record.offset = record.offset.saturating_add(self.claim.shift);
-        self.records.push(record);
+        if named == Named::Doubtful {
+            let other = Record { name: self.start()?, ..record };
+            self.records.push(record);
+            if name::append(&text, backslash, Up::Followed, &mut self.names) == Named::Doubtful {
+                self.records.push(other);
+            }
+        } else {
+            self.records.push(record);
+        }
         Ok(())
     }
 
-    // Appends a name; says whether it is that of a directory, and nothing where no key reaches it.
-    fn name(&mut self, raw: &[u8], host: u8, bits: u16, extra: &[u8]) -> Result<Option<bool>> {
-        let doubtful = |why| name::doubtful(raw, why);
-        let text = name::text(raw, bits, extra);
+    // Where the next name begins.
+    fn start(&self) -> Result<u32> {
+        u32::try_from(self.names.len()).map_err(|_| Error::too_big("the names of the archive take more than 4 GiB"))
+    }
+
+    // Appends a name, and says what it is.
+    fn name(&mut self, raw: &[u8], text: &[u8], backslash: bool) -> Named {
         self.slashes |= text.contains(&b'/');
         let start = self.names.len();
-        let backslash = name::backslash(&text, host, self.alone).map_err(doubtful)?;
-        let named = name::append(&text, backslash, &mut self.names).map_err(doubtful)?;
-        if !matches!(named, Named::File | Named::Directory) {
+        let named = name::append(text, backslash, Up::Dropped, &mut self.names);
+        match named {
             // An entry for the root itself says nothing.
-            if !matches!(raw, b"./" | b"." | b"/") {
+            Named::Nothing if matches!(raw, b"./" | b"." | b"/") => return named,
+            Named::Nothing | Named::TooLong | Named::Doubtful => {
                 self.dropped.add(raw);
+                return named;
             }
-            return Ok(None);
+            Named::File | Named::Directory => {}
         }
-        if text.starts_with(b"/") || backslash && text.starts_with(b"\\") {
+        let first = text.split(|b| *b == b'/' || backslash && *b == b'\\').next();
+        if matches!(first, Some(b"" | b"..")) {
             self.rooted.add(raw);
         }
         match backslash {
@@ -202,7 +222,7 @@ impl Parser {
             // More records than this are refused in the end.
             self.spelled.push((u32::try_from(self.records.len()).unwrap_or(u32::MAX), spelling));
         }
-        Ok(Some(named == Named::Directory))
+        named
     }
 
     /// The index, when the directory held what was claimed; `None` if it has to be parsed again, by a parser that knows that no

@@ -137,6 +137,14 @@ impl Index {
                 }
                 return false;
             }
+            // What is only doubtful gives way to what has the name.
+            let doubtful = |number: u32| self.record(number).is_some_and(|r| r.flags & flag::DOUBTFUL != 0);
+            if doubtful(*kept) || doubtful(*later) {
+                if doubtful(*kept) {
+                    *kept = *later;
+                }
+                return true;
+            }
             let (old, new) = (self.is_directory(*kept), self.is_directory(*later));
             if old != new {
                 clashes.push(if old { *later } else { *kept });
@@ -158,7 +166,7 @@ impl Index {
         }
         for number in files {
             if let Some(record) = self.records.get_mut(number as usize) {
-                record.flags |= flag::DIRECTORY;
+                record.flags = record.flags & !flag::DOUBTFUL | flag::DIRECTORY;
             }
         }
         for number in ambiguous {
@@ -309,6 +317,7 @@ fn below(directory: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name::{Named, Up, append};
     use super::*;
 
     #[test]
@@ -320,8 +329,8 @@ mod tests {
         let (mut names, mut records) = (Vec::new(), Vec::new());
         for name in &raw {
             let start = u32::try_from(names.len()).unwrap();
-            let named = super::super::name::append(name.as_bytes(), false, &mut names).unwrap();
-            let flags = u16::from(named == super::super::name::Named::Directory);
+            let named = append(name.as_bytes(), false, Up::Dropped, &mut names);
+            let flags = u16::from(named == Named::Directory);
             records.push(Record { offset: 0, stored: 0, size: 0, name: start, crc: 0, modified: 0, method: 0, flags });
         }
         let index = Index::new(names, records, Vec::new()).unwrap();

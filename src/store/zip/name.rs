@@ -1,20 +1,18 @@
 //! Entry names as keys: what an archive may call its entries, and what that means below the root.
 //!
-//! A name is split at `/`; empty and `.` components fall away (`/a`, `./a`, `a//b` are `a`, `a` and `a/b`, as for every
-//! extractor), a trailing `/` says "directory". Three kinds of names lead to no key:
-//! * those that say nothing: the root itself, and directories that go up (`a/../`), which hold nothing by themselves;
-//! * those that nobody could ask for: over [`crate::limits::KEY`], components over [`COMPONENT`], more than [`DEPTH`] of them;
-//! * files whose name has `..`, or both separators, which extractors take for different files. Whichever is meant would be
-//!   absent without a reason, so that the archive is refused.
+//! A name is split at `/`; empty and `.` components fall away, and `..` in front (`/a`, `../a`, `a//b` are `a`, `a` and `a/b`, as for
+//! Python's zipfile and Info-ZIP's unzip), a trailing `/` says "directory". Other names with `..` are doubtful: `a/../b` is `a/b` to
+//! these two, and `b` to who follows it. A file so called is none of them, and makes no other file; but what may be meant is an error
+//! then, and not absent. To no key lead those that say nothing (the root itself; directories of doubtful names, which hold nothing by
+//! themselves) and those that nobody could ask for: over [`crate::limits::KEY`], components over [`COMPONENT`], more than [`DEPTH`].
 //!
-//! A backslash separates in names by hosts whose file systems have it so, and where no name of the archive has a `/`; else it is
-//! a part of the name, as on Unix. Names are UTF-8, or what the Unicode path field says, or code page 437, as for Python's zipfile, and
-//! end at a NUL, as there.
+//! A backslash separates in names without `/` by hosts whose file systems have it so, and where no name of the archive has a `/`; else
+//! it is a part of the name, as on Unix. Names are UTF-8, or what the Unicode path field says, or code page 437, as for Python's
+//! zipfile, and end at a NUL, as there.
 //! In the index a name's components are joined by NUL instead of `/`, which puts a directory's entries right behind it.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::bytes::{u16_at, u32_at};
-use crate::error::Error;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -31,71 +29,77 @@ pub enum Named {
     File,
     /// A directory.
     Directory,
-    /// The root itself, or a directory outside; nothing that could be asked for.
+    /// A file that goes up from below the root, so that it is not known which one is meant.
+    Doubtful,
+    /// The root itself, or a directory of a doubtful name; nothing that could be asked for.
     Nothing,
     /// Too long to be asked for.
     TooLong,
 }
 
-/// Appends the index form of `name` to `into`, or nothing where no key reaches it.
-///
-/// # Errors
-/// Why it is not known which key a file's name means.
-pub fn append(name: &[u8], backslash: bool, into: &mut Vec<u8>) -> std::result::Result<Named, &'static str> {
+/// What becomes of a `..` behind other components.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Up {
+    /// It falls away.
+    Dropped,
+    /// It takes the component before it away.
+    Followed,
+}
+
+/// Appends the index form of `name` to `into`, or nothing where no key reaches it. Where `backslash`, it separates as `/` does.
+pub fn append(name: &[u8], backslash: bool, up: Up, into: &mut Vec<u8>) -> Named {
     let start = into.len();
-    let named = append_components(name, backslash, into, start);
-    if !matches!(named, Ok(Named::File | Named::Directory)) {
+    let named = append_components(name, backslash, up, into, start);
+    if matches!(named, Named::Nothing | Named::TooLong) {
         into.truncate(start);
     }
     named
 }
 
-fn append_components(name: &[u8], backslash: bool, into: &mut Vec<u8>, start: usize) -> std::result::Result<Named, &'static str> {
+fn append_components(name: &[u8], backslash: bool, up: Up, into: &mut Vec<u8>, start: usize) -> Named {
     let separates = |b: &u8| *b == b'/' || backslash && *b == b'\\';
     let directory = name.split(separates).next_back().is_none_or(|last| matches!(last, b"" | b"."));
     let mut depth = 0_usize;
-    let mut long = false;
+    let (mut entered, mut doubtful) = (false, false);
     for part in name.split(separates) {
         match part {
             b"" | b"." => continue,
-            b".." if directory => return Ok(Named::Nothing),
-            b".." => return Err("has a name that goes up"),
-            _ if part.contains(&0) => return Err("has a NUL in its name"),
-            _ => {}
+            b".." => {
+                doubtful |= entered;
+                if up == Up::Followed {
+                    let last = into.get(start..).and_then(|all| all.iter().rposition(|&b| b == 0)).unwrap_or(0);
+                    into.truncate(start.saturating_add(last));
+                    depth = depth.saturating_sub(1);
+                }
+                continue;
+            }
+            _ => entered = true,
         }
         depth = depth.saturating_add(1);
-        long |= depth > DEPTH || part.len() > COMPONENT || into.len().saturating_sub(start) > crate::limits::KEY;
-        if long {
-            continue;
+        if depth > DEPTH || part.len() > COMPONENT || into.len().saturating_sub(start) > crate::limits::KEY {
+            return Named::TooLong;
         }
         if into.len() > start {
             into.push(0);
         }
         into.extend_from_slice(part);
     }
-    Ok(match () {
-        () if long || into.len().saturating_sub(start) > crate::limits::KEY => Named::TooLong,
-        () if into.len() == start => Named::Nothing,
-        () if directory => Named::Directory,
-        () => Named::File,
-    })
+    match into.len().saturating_sub(start) {
+        0 => Named::Nothing,
+        length if length > crate::limits::KEY => Named::TooLong,
+        _ if directory && doubtful => Named::Nothing,
+        _ if directory => Named::Directory,
+        _ if doubtful => Named::Doubtful,
+        _ => Named::File,
+    }
 }
 
 /// Whether backslashes separate in a name by `host`; `alone` says that no name of the archive has a `/`.
-///
-/// # Errors
-/// Why it is not known whether they do.
-pub fn backslash(name: &[u8], host: u8, alone: bool) -> std::result::Result<bool, &'static str> {
-    // FAT, HPFS, NTFS and VFAT, the third as APPNOTE and as Info-ZIP number it. Some libraries name the first wherever they run.
+pub fn backslash(name: &[u8], host: u8, alone: bool) -> bool {
+    // FAT, HPFS, NTFS and VFAT, the third as APPNOTE and as Info-ZIP number it. Some libraries name the first wherever they run, so
+    // that who separates otherwise as well may mean anything by it, and Info-ZIP and Python take it for a letter.
     let there = matches!(host, 0 | 6 | 10 | 11 | 14);
-    if !name.contains(&b'\\') {
-        return Ok(false);
-    }
-    if !there || !name.contains(&b'/') {
-        return Ok(there || alone);
-    }
-    // The second byte of a character in code pages of East Asia may be that of the backslash.
-    if std::str::from_utf8(name).is_err() { Ok(false) } else { Err("has both slashes and backslashes in its name") }
+    name.contains(&b'\\') && (there && !name.contains(&b'/') || alone)
 }
 
 /// The name in UTF-8 of an entry that is called `raw`, has the general purpose `bits` and the `extra` area; `raw` itself where it is.
@@ -153,11 +157,6 @@ pub fn hash(raw: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The error of an archive with an entry of which it is not known what it is.
-pub fn doubtful(raw: &[u8], why: &str) -> Error {
-    Error::unsupported(format!("the entry \"{}\" {why}, and which file it is meant to be is not known", shown(raw)))
-}
-
 /// The beginning of a name, for messages.
 pub fn shown(name: &[u8]) -> String {
     let head = name.get(..80).unwrap_or(name);
@@ -182,15 +181,15 @@ pub fn display(name: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn cleaned(raw: &[u8]) -> std::result::Result<(String, Named), &'static str> {
+    fn cleaned(raw: &[u8], up: Up) -> (String, Named) {
         let mut into = b"kept".to_vec();
-        let named = append(raw, false, &mut into);
+        let named = append(raw, false, up, &mut into);
         assert!(into.starts_with(b"kept"));
-        named.map(|named| (display(&into[4..]), named))
+        (display(&into[4..]), named)
     }
 
     #[test]
-    fn names_map_below_the_root_or_say_why_not() {
+    fn names_map_below_the_root() {
         for (raw, want) in [
             ("a/b", "a/b"),
             ("./a/b", "a/b"),
@@ -198,24 +197,37 @@ mod tests {
             ("a/./b", "a/b"),
             ("/etc/x", "etc/x"),
             ("//x", "x"),
+            ("../x", "x"),
+            ("/./../../x/y", "x/y"),
             ("a\nb", "a\nb"),
             ("a\\b", "a\\b"),
             ("C:x", "C:x"),
             ("C:/x", "C:/x"),
         ] {
-            assert_eq!(cleaned(raw.as_bytes()), Ok((want.into(), Named::File)), "{raw}");
+            assert_eq!(cleaned(raw.as_bytes(), Up::Dropped), (want.into(), Named::File), "{raw}");
         }
-        assert_eq!(cleaned(b"a/"), Ok(("a".into(), Named::Directory)));
+        assert_eq!(cleaned(b"a/", Up::Dropped), ("a".into(), Named::Directory));
         for raw in ["", "/", "./", ".", "../", "a/../", "a/../b/"] {
-            assert_eq!(cleaned(raw.as_bytes()), Ok((String::new(), Named::Nothing)), "{raw:?}");
+            assert_eq!(cleaned(raw.as_bytes(), Up::Dropped), (String::new(), Named::Nothing), "{raw:?}");
         }
-        for raw in ["../x", "a/../b", "a/..", "/../x", "a\0b", "x/\0"] {
-            assert!(cleaned(raw.as_bytes()).is_err(), "{raw:?}");
+        assert_eq!(cleaned("x".repeat(256).as_bytes(), Up::Dropped), (String::new(), Named::TooLong));
+        assert_eq!(cleaned("a/".repeat(3000).as_bytes(), Up::Dropped), (String::new(), Named::TooLong));
+        assert_eq!(cleaned(&[b'x'; 255], Up::Dropped).1, Named::File);
+    }
+
+    #[test]
+    fn names_that_go_up_may_mean_two_files() {
+        for (raw, dropped, followed) in [
+            ("a/../b", "a/b", "b"),
+            ("/a/x/../../b", "a/x/b", "b"),
+            ("../a/../../../b/c", "a/b/c", "b/c"),
+            ("a/..", "a", ""),
+            ("a/b/..", "a/b", "a"),
+        ] {
+            assert_eq!(cleaned(raw.as_bytes(), Up::Dropped), (dropped.into(), Named::Doubtful), "{raw}");
+            let named = if followed.is_empty() { Named::Nothing } else { Named::Doubtful };
+            assert_eq!(cleaned(raw.as_bytes(), Up::Followed), (followed.into(), named), "{raw}");
         }
-        assert_eq!(cleaned("x".repeat(256).as_bytes()), Ok((String::new(), Named::TooLong)));
-        assert_eq!(cleaned("a/".repeat(3000).as_bytes()), Ok((String::new(), Named::TooLong)));
-        assert!(cleaned(format!("{}/../x", "x".repeat(256)).as_bytes()).is_err());
-        assert_eq!(cleaned(&[b'x'; 255]).map(|(_, named)| named), Ok(Named::File));
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn warn(container: &dyn Store, key: &Key, index: &Index) {
     }
     if index.rooted.count > 0 {
         log::warn!(
-            "{named}: {} names begin with a separator, and are taken without it: {}",
+            "{named}: {} names begin with a separator or go up, and are taken without that: {}",
             index.rooted.count,
             list(&index.rooted)
         );
