@@ -11,7 +11,10 @@ use crate::store::Key;
 use crate::tree::{Below, DERIVED, Directory, Tree};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Who comes to a chunk by its path has had its directory looked at so long ago at most, however short `--refresh` is.
+const JUST: Duration = Duration::from_millis(50);
 
 impl Vfs {
     /// The root, looked at again when it is older than `--refresh`.
@@ -80,8 +83,13 @@ impl Vfs {
     pub(super) fn check_told(&self, chunks: &Chunks) -> Result<()> {
         let Some(refresh) = self.options.refresh else { return Ok(()) };
         let told = &chunks.told;
-        let mut checked = told.checked.lock();
-        if checked.elapsed() < refresh {
+        let is_new = || told.checked.lock().elapsed() < refresh.max(JUST);
+        if is_new() {
+            return Ok(());
+        }
+        // One looks for all who ask meanwhile.
+        let _checking = told.checking.lock();
+        if is_new() {
             return Ok(());
         }
         let changed = |what: &str| Error::new(Kind::Changed, what).about(&chunks.key);
@@ -99,7 +107,7 @@ impl Vfs {
             now.map(|now| digest(&now.description())).ok_or_else(Error::not_found)
         };
         match again() {
-            Ok(now) if now == told.description => *checked = Instant::now(),
+            Ok(now) if now == told.description => *told.checked.lock() = Instant::now(),
             Ok(_) => return Err(changed("is another array since its directory was opened")),
             Err(e) if e.kind() == Kind::NotFound => return Err(changed("is gone since its directory was opened")),
             Err(e) => return Err(e),
@@ -110,8 +118,7 @@ impl Vfs {
     /// What the directory `inode` is now, understood anew from the root on.
     fn directory_now(&self, inode: u64) -> Result<Directory> {
         if inode == ROOT {
-            let root = self.root()?;
-            return self.tree.open(&root.directory.key, &Below::default());
+            return self.tree.open(&Key::root(), &Below::default());
         }
         let Some(Thing::Directory(dir)) = self.table.get(inode) else { return Err(Error::not_found()) };
         let above = self.directory_now(dir.parent)?;
@@ -147,14 +154,17 @@ pub(super) struct Told {
     /// The inode of the directory that its own is in.
     parent: u64,
     is_derived: bool,
+    /// Held for a moment only: who looks again at the directory itself sets it too, also on behalf of who is `checking`.
     checked: Mutex<Instant>,
+    checking: Mutex<()>,
 }
 
 impl Told {
     /// What `directory`, which is in `parent`, tells now.
     pub(super) fn new(directory: &Directory, parent: u64) -> Self {
         let description = digest(&directory.description());
-        Self { description, parent, is_derived: directory.is_derived, checked: Mutex::new(Instant::now()) }
+        let (checked, checking) = (Mutex::new(Instant::now()), Mutex::default());
+        Self { description, parent, is_derived: directory.is_derived, checked, checking }
     }
 }
 
