@@ -160,7 +160,7 @@ impl Tree {
     /// The tree of `store`.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
         let inventories = Mutex::new(lru::LruCache::new(marks::REMEMBERED));
-        let near = Near::new(&store, options.wanted, options.refresh.is_some());
+        let near = Near::new(&store, options.wanted, options.refresh);
         Self { store, options, told: Told::default(), near, inventories, said: Mutex::new(lru::LruCache::new(SAID)) }
     }
 

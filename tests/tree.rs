@@ -282,6 +282,34 @@ fn read(vfs: &Vfs, path: &str) -> Result<Vec<u8>> {
     bytes
 }
 
+/// Who holds a directory open is told of a store that fails, and not made to wait for it with each chunk; it is the same array again
+/// when the store answers.
+#[test]
+fn a_directory_that_is_held_open_is_looked_at_once_where_the_store_fails() {
+    let array = ARRAY.replace(r#"{"id": "zlib", "level": 1}"#, "null").replace("[4], \"chunks\"", "[12], \"chunks\"");
+    let chunk = "0123456789abcdef";
+    let objects = [(".zgroup", GROUP), ("a/.zarray", array.as_str()), ("a/0", chunk), ("a/1", chunk), ("a/2", chunk)];
+    let refresh = Some(Duration::from_millis(60));
+    for path in ["a/.zarray", "a/zarr.json"] {
+        let store = store(&objects);
+        let tree = Tree::new(store.clone(), Options { refresh, ..Options::default() });
+        let options = vfs::Options { fill_missing: false, refresh, retry: RETRY, cache_size: 1 << 20, name: "test".into() };
+        let vfs = Vfs::new(tree, options).unwrap();
+        let held = walk(&vfs, "a").unwrap().inode;
+        let kinds = || [b"0", b"1", b"2"].map(|name| vfs.lookup(held, name).map_err(|e| e.kind()).map(drop));
+        assert_eq!(kinds(), [Ok(()); 3]);
+        std::thread::sleep(Duration::from_millis(80));
+        fail(&store, Call::Get, path, Kind::TimedOut);
+        let asked = || store.calls().iter().filter(|called| **called == (Call::Get, key(path))).count();
+        let before = asked();
+        assert_eq!(kinds(), [Err(Kind::TimedOut); 3], "{path}");
+        assert_eq!(asked(), before + 1, "{path}");
+        store.heal();
+        std::thread::sleep(RETRY);
+        assert_eq!(kinds(), [Ok(()); 3]);
+    }
+}
+
 /// A failure at the first look leaves nothing broken, and nothing absent: it is an error while it lasts.
 #[test]
 fn what_the_store_failed_to_tell_is_asked_again() {

@@ -77,6 +77,11 @@ pub fn render(value: &Value, non_finite: NonFinite) -> Vec<u8> {
     restored(text).into_bytes()
 }
 
+/// Writes a document for the daemon itself, which nobody else reads.
+pub fn compact(value: &Value) -> Vec<u8> {
+    restored(value.to_string()).into_bytes()
+}
+
 /// Begins what stands for a character that a text cannot hold, and for itself.
 const MARK: char = '\u{fdd0}';
 /// What follows it: from here on the halves of surrogate pairs in their order, and then the mark itself.

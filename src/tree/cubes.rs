@@ -8,8 +8,9 @@ use crate::array::scales::Multiscale;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Context, wkw};
 use crate::limits;
-use crate::store::{Key, Listing, Range, Store, may_lead_on};
+use crate::store::{Key, Listing, ObjectKind, Range, Store, may_lead_on};
 use crate::view::names;
+use std::collections::HashMap;
 
 /// Most files looked at for a header where `header.wkw` is missing.
 const HEADERS: u32 = 8;
@@ -30,6 +31,8 @@ struct Walk<'a> {
     left: Option<u32>,
     /// What could not be listed.
     error: Option<Error>,
+    /// Whether what stands in the place of a directory counts: where it is known that cubes lie here.
+    strict: bool,
 }
 
 impl Walk<'_> {
@@ -67,7 +70,8 @@ impl Walk<'_> {
             let enough = if path.len() == 3 {
                 found(path, key.join(name)?)
             } else {
-                may_lead_on(self.store, key.join(name), kind) && self.descend(&key.join(name)?, None, path, found)?
+                let leads = kind == ObjectKind::Directory || self.strict && may_lead_on(self.store, key.join(name), kind);
+                leads && self.descend(&key.join(name)?, None, path, found)?
             };
             path.pop();
             if enough {
@@ -82,7 +86,10 @@ impl Tree {
     /// The array whose cubes lie in a directory without `header.wkw`, of which `listing` has the names; `None` where there are
     /// none. The first readable header counts: a file that has another fails alone.
     pub(super) fn headerless(&self, key: &Key, listing: &Listing, context: &Context<'_>) -> Result<Option<Array>> {
-        let mut walk = Walk { store: self.store(), left: None, error: None };
+        // A link or FIFO in any other directory may be called as one of cubes is.
+        let is_cubes = |(name, kind): (&[u8], ObjectKind)| kind == ObjectKind::Directory && names::cube_index(0, name).is_some();
+        let strict = context.place.is_some_and(|place| place.mag().is_some()) || listing.iter().any(is_cubes);
+        let mut walk = Walk { store: self.store(), left: None, error: None, strict };
         let (mut array, mut failed, mut left) = (None, None, HEADERS);
         walk.descend(key, Some(listing), &mut Vec::new(), &mut |_, file| {
             let mut bytes = Vec::new();
@@ -113,12 +120,19 @@ impl Tree {
         };
         let mut levels = Vec::new();
         let mut ranks = Vec::new();
+        let mut names = None;
         for mag in &layer.mags {
             // What is listed and not there is no level: readers of OME-Zarr fail at it.
             let told = mag.paths.iter().filter_map(|path| wkw::below(path, &place.path).map(str::to_owned));
             let found = match self.level(key, told, context)? {
                 Some(found) => Some(found),
-                None => self.level(key, self.names_of(key, mag)?, context)?,
+                None => {
+                    let names = match &mut names {
+                        Some(names) => names,
+                        none => none.insert(self.names_of_mags(key)?),
+                    };
+                    self.level(key, names.get(&mag.mag).cloned().unwrap_or_default(), context)?
+                }
             };
             // How far apart the voxels are of a directory that is several magnifications, nobody knows.
             if let Some((path, rank)) = found.filter(|(path, _)| place.enter(path).is_one_mag()) {
@@ -148,16 +162,22 @@ impl Tree {
         Ok(None)
     }
 
-    /// The directories of a layer whose names have the numbers of a magnification, however they are written.
-    fn names_of(&self, key: &Key, mag: &wkw::Mag) -> Result<Vec<String>> {
+    /// The directories of a layer whose names have the numbers of a magnification, however they are written, by these.
+    fn names_of_mags(&self, key: &Key) -> Result<HashMap<[u64; 3], Vec<String>>> {
         let listing = match self.store().list(key) {
             Ok(listing) => listing,
             // Where names cannot be listed, there are those that the document tells.
-            Err(e) if e.kind() == Kind::NotFound || e.is_damage() => return Ok(Vec::new()),
+            Err(e) if e.kind() == Kind::NotFound || e.is_damage() => return Ok(HashMap::new()),
             Err(e) => return Err(e),
         };
-        let names = listing.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok());
-        Ok(names.filter(|name| wkw::numbers(name) == Some(mag.mag)).map(str::to_owned).collect())
+        let mut found: HashMap<[u64; 3], Vec<String>> = HashMap::new();
+        for name in listing.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok()) {
+            if let Some(mag) = wkw::numbers(name) {
+                found.entry(mag).or_default().push(name.to_owned());
+            }
+        }
+        found.values_mut().for_each(|names| names.sort());
+        Ok(found)
     }
 
     /// Number of axes of the array of WKW at `key`; `None` where none is, or a damaged one.
@@ -184,7 +204,7 @@ impl Tree {
     /// When the cubes alone tell how large it is, and not all could be listed.
     pub(super) fn measure(&self, key: &Key, array: &mut Array, context: &Context<'_>) -> Result<Option<&'static str>> {
         let is_boxed = context.place.is_some_and(wkw::Place::is_boxed);
-        let mut walk = Walk { store: self.store(), left: is_boxed.then_some(LISTINGS), error: None };
+        let mut walk = Walk { store: self.store(), left: is_boxed.then_some(LISTINGS), error: None, strict: true };
         let mut cubes = [0; 3];
         walk.descend(key, None, &mut Vec::new(), &mut |path, _| {
             cubes.iter_mut().zip(path).for_each(|(count, index)| *count = (*count).max(index.saturating_add(1)));

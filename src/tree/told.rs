@@ -31,12 +31,17 @@ struct Book {
     modified: SystemTime,
     /// Bytes of memory held, about.
     weight: usize,
+    /// Whether it tells of any directory besides its own.
+    has_nodes: bool,
 }
 
 impl Book {
     fn new(documents: BTreeMap<String, Vec<u8>>, modified: SystemTime) -> Self {
         let weight = documents.iter().map(|(path, bytes)| path.len().saturating_add(bytes.len())).fold(0, usize::saturating_add);
-        Self { documents, modified, weight }
+        let mut book = Self { documents, modified, weight, has_nodes: false };
+        let has_nodes = book.nodes_below("").next().is_some();
+        book.has_nodes = has_nodes;
+        book
     }
 
     /// The document `name` of the directory at `path`; that of the book's own directory, where the path is empty.
@@ -272,7 +277,9 @@ impl Tree {
 /// The documents that `.zmetadata` holds, by path, or whatever stands in the place of one; `None` where it holds nothing of the kind.
 fn listed(consolidated: &Value) -> Option<BTreeMap<String, Vec<u8>>> {
     let members = consolidated.get("metadata")?.as_object()?;
-    Some(members.iter().map(|(path, value)| (path.clone(), json::render(value, json::NonFinite::Token))).collect())
+    let is_document = |path: &str| format::DOCUMENTS.contains(&path.rsplit_once('/').map_or(path, |(_, name)| name));
+    let documents = members.iter().filter(|(path, _)| is_document(path));
+    Some(documents.map(|(path, value)| (path.clone(), json::compact(value))).collect())
 }
 
 /// The same of what a `zarr.json` holds of the nodes below it.
@@ -284,7 +291,7 @@ fn inline(node: &Value) -> Option<BTreeMap<String, Vec<u8>>> {
         if let Value::Object(members) = &mut value {
             members.remove("consolidated_metadata");
         }
-        (format!("{path}/zarr.json"), json::render(&value, json::NonFinite::Token))
+        (format!("{path}/zarr.json"), json::compact(&value))
     });
     Some(below.collect())
 }
@@ -341,7 +348,7 @@ mod tests {
             let memory = crate::store::mem::MemStore::new();
             documents.iter().for_each(|(name, bytes)| memory.put(key("set").join(name).unwrap(), *bytes));
             let store: Arc<dyn crate::store::Store> = Arc::new(memory);
-            let near = Near::new(&store, wanted, false).unwrap();
+            let near = Near::new(&store, wanted, None).unwrap();
             let stored = ["a", "b", "g", "p", "c"].map(|name| near.documents(&key("set").join(name).unwrap(), &Documents::new()));
             let names = ["a", "b", "g", "p", "c"].into_iter().zip(stored).filter_map(|(name, found)| match found {
                 Ok(found) => found.map(|_| Ok(name)),
@@ -364,10 +371,10 @@ mod tests {
         memory.put(key(".zmetadata"), *zarr2);
         let store: Arc<dyn crate::store::Store> = Arc::new(memory);
         let own = Documents::from([(".zmetadata", Ok(zarr2.to_vec()))]);
-        let near = Near::new(&store, Formats::All, true).unwrap();
+        let near = Near::new(&store, Formats::All, Some(std::time::Duration::ZERO)).unwrap();
         assert!(near.documents(&Key::root(), &own).unwrap().unwrap().0.contains_key(".zgroup"));
         assert!(near.documents(&key("g/b"), &own).unwrap().unwrap().0.contains_key(".zarray"), "which says what is wrong");
-        assert!(Near::new(&store, Formats::Only(Format::N5), false).is_none());
+        assert!(Near::new(&store, Formats::Only(Format::N5), None).is_none());
     }
 
     #[test]

@@ -87,15 +87,23 @@ impl Vfs {
         if is_new() {
             return Ok(());
         }
-        // One looks for all who ask meanwhile.
-        let _checking = told.checking.lock();
+        // One looks for all who ask meanwhile, and fails for them.
+        let mut checking = told.checking.lock();
         if is_new() {
             return Ok(());
         }
+        if let Some((_, e)) = checking.as_ref().filter(|(when, _)| when.elapsed() < self.options.retry) {
+            return Err(e.clone());
+        }
         let changed = |what: &str| Error::new(Kind::Changed, what).about(&chunks.key);
+        // What the store failed to tell is no other array.
+        let described = |now: &Directory| match &now.node {
+            Err(e) if self.tree.may_pass(e) => Err(e.clone()),
+            _ => Ok(digest(&now.description())),
+        };
         let again = || {
             if chunks.key.is_root() && !told.is_derived {
-                return Ok(digest(&self.root()?.directory.description()));
+                return described(&self.root()?.directory);
             }
             let above = self.directory_now(told.parent)?;
             let now = if told.is_derived {
@@ -104,13 +112,16 @@ impl Vfs {
                 let name = chunks.key.split_last().map(|(_, name)| name).unwrap_or_default();
                 Some(self.open_below(&above, name, &chunks.key)?)
             };
-            now.map(|now| digest(&now.description())).ok_or_else(Error::not_found)
+            described(&now.ok_or_else(Error::not_found)?)
         };
         match again() {
             Ok(now) if now == told.description => *told.checked.lock() = Instant::now(),
             Ok(_) => return Err(changed("is another array since its directory was opened")),
             Err(e) if e.kind() == Kind::NotFound => return Err(changed("is gone since its directory was opened")),
-            Err(e) => return Err(e),
+            Err(e) => {
+                *checking = Some((Instant::now(), e.clone()));
+                return Err(e);
+            }
         }
         Ok(())
     }
@@ -156,7 +167,8 @@ pub(super) struct Told {
     is_derived: bool,
     /// Held for a moment only: who looks again at the directory itself sets it too, also on behalf of who is `checking`.
     checked: Mutex<Instant>,
-    checking: Mutex<()>,
+    /// What that failed with last.
+    checking: Mutex<Option<(Instant, Error)>>,
 }
 
 impl Told {

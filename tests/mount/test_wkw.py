@@ -426,3 +426,17 @@ def test_format_wkw_alone(mount):
     view = mount(CORPUS.path("wkw/dataset"), "--format", "wkw")
     assert not problems(CORPUS.records["wkw/dataset"][2], view / "em/1")
     assert attributes(view / "em/1")["mag"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("target", ["data/img", "nothing"])
+def test_a_link_that_is_called_as_a_directory_of_cubes_is(target, room, mount):
+    """In a folder where there is nothing else of WKW, or a container of N5 without a document, it is a link like any other."""
+    zarr.create_array(str(room / "s" / "plain" / "arr"), shape=(4,), chunks=(4,), dtype="u1", zarr_format=2)[...] = 7
+    (room / "s" / "plain" / "data").mkdir()
+    (room / "s" / "plain" / "data" / "img").write_text("pixels")
+    (room / "s" / "plain" / "note").write_text("read me")
+    (room / "s" / "plain" / "z0").symlink_to(target)
+    view = mount(room / "s")
+    assert (view / "plain" / "note").read_text() == "read me"
+    assert (zarr.open_array(str(view / "plain" / "arr"), mode="r")[...] == 7).all()
+    assert not view.text()

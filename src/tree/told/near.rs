@@ -8,7 +8,7 @@
 use super::{Book, directory, inline, listed};
 use crate::array::{Format, Formats};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Documents, json, wkw};
+use crate::format::{self, Documents, json, wkw};
 use crate::limits;
 use crate::store::{Key, Listing, Meta, Range, Store, Version};
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Most directories of which it is remembered what their consolidated metadata tells, or that they have none.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -42,21 +42,21 @@ impl Known {
 pub struct Near {
     store: Arc<dyn Store>,
     wanted: Formats,
-    /// Whether what was read may have changed.
-    changes: bool,
+    /// After so long what was read may have changed.
+    refresh: Option<Duration>,
     known: Mutex<lru::LruCache<Key, Known>>,
-    /// Answers of [`Near::nearest`], where they do not change.
-    nearest: Mutex<lru::LruCache<Key, Option<Key>>>,
+    /// Answers of [`Near::nearest`], and since when.
+    nearest: Mutex<lru::LruCache<Key, (Instant, Option<Key>)>>,
 }
 
 impl Near {
     /// For the directories of `store`; `None` where its consolidated metadata is believed before its documents, or no format that has
     /// any is looked for.
-    pub fn new(store: &Arc<dyn Store>, wanted: Formats, changes: bool) -> Option<Arc<Self>> {
+    pub fn new(store: &Arc<dyn Store>, wanted: Formats, refresh: Option<Duration>) -> Option<Arc<Self>> {
         let counts = wanted.include(Format::Zarr2) || wanted.include(Format::Zarr3);
         let known = Mutex::new(lru::LruCache::new(REMEMBERED));
         let nearest = Mutex::new(lru::LruCache::new(REMEMBERED));
-        (counts && !store.is_distant()).then(|| Arc::new(Self { store: store.clone(), wanted, changes, known, nearest }))
+        (counts && !store.is_distant()).then(|| Arc::new(Self { store: store.clone(), wanted, refresh, known, nearest }))
     }
 
     /// Whether a directory with these documents tells by itself what it is; attributes alone do not.
@@ -104,7 +104,9 @@ impl Near {
             Err(e) if e.is_failure() => return Err(e),
             _ => return Ok(Vec::new()),
         };
-        let mut told: BTreeSet<&str> = book.nodes_below(&path).filter(|name| key.join(name).is_ok()).collect();
+        // Of a document's name nothing else is shown, and longer names nothing that takes a copy could hold.
+        let can_be = |name: &str| name.len() <= 255 && !format::DOCUMENTS.contains(&name) && !format::is_hidden(name.as_bytes());
+        let mut told: BTreeSet<&str> = book.nodes_below(&path).filter(|name| can_be(name) && key.join(name).is_ok()).collect();
         if !told.is_empty() {
             let stored: HashSet<&[u8]> = stored.iter().map(|(name, _)| name).collect();
             told.retain(|name| !stored.contains(name.as_bytes()));
@@ -132,28 +134,29 @@ impl Near {
         let mut at = Some(from);
         let found = loop {
             let Some(here) = at else { break None };
-            if let Some(known) = self.nearest.lock().get(&here) {
+            if let Some((when, known)) = self.nearest.lock().get(&here)
+                && self.refresh.is_none_or(|refresh| when.elapsed() < refresh)
+            {
                 break known.clone();
             }
             // One that tells of its own directory alone says nothing of what is below.
-            if self.book(&here)?.is_some_and(|book| book.nodes_below("").next().is_some()) {
+            let has_nodes = self.book(&here)?.is_some_and(|book| book.has_nodes);
+            passed.push(here.clone());
+            if has_nodes {
                 break Some(here);
             }
             at = here.split_last().map(|(above, _)| above);
-            passed.push(here);
         };
         // In a hierarchy a thousand levels deep nobody goes all the way up from each of them.
-        if !self.changes {
-            let mut nearest = self.nearest.lock();
-            passed.into_iter().for_each(|key| drop(nearest.put(key, found.clone())));
-        }
+        let mut nearest = self.nearest.lock();
+        passed.into_iter().for_each(|key| drop(nearest.put(key, (Instant::now(), found.clone()))));
         Ok(found)
     }
 
     /// What the consolidated metadata of the directory `key` tells. One reads it for all who ask meanwhile.
     fn book(&self, key: &Key) -> Result<Option<Arc<Book>>> {
         let mut known = self.known.lock();
-        let versions = match self.changes {
+        let versions = match self.refresh.is_some() {
             true => Some([self.version(key, "zarr.json")?, self.version(key, ".zmetadata")?]),
             false => None,
         };
