@@ -47,6 +47,8 @@ struct Destination {
     work: PathBuf,
     /// Whether there may be files already, whosesoever.
     is_used: bool,
+    /// Whether those of others may be written over.
+    force: bool,
     /// All that decides what is written, as a number.
     what: u64,
     record: Record,
@@ -71,7 +73,7 @@ pub fn run(copy: &Copy) -> Result<()> {
     if !from.is_directory() {
         return Err(Error::usage("is a file; `chunkmount cat` writes it").about(plain(&from.path)));
     }
-    let to = Destination::prepare(copy, &opened)?;
+    let to = Destination::prepare(copy, &opened, &from)?;
     let progress = Progress::new(copy.quiet, false);
     // Paths below the one that is copied, where they lie in the copy.
     let below = |path: &[u8]| {
@@ -86,10 +88,13 @@ pub fn run(copy: &Copy) -> Result<()> {
             // Without room for one file there is none for the others.
             Err(e) if e.kind() == Kind::Usage => return Err(e),
             Err(e) => {
+                // What an earlier copy wrote there is of another time. Where the store fails it may be what is still there.
+                let is_gone = e.is_damage() || e.kind() == Kind::NotFound;
                 progress.failed(&job.path, e);
                 progress.done(0);
-                // What an earlier copy wrote there is of another time.
-                to.remove_own(&path)?;
+                if is_gone {
+                    to.remove_own(&path)?;
+                }
             }
         }
         Ok(())
@@ -166,13 +171,18 @@ impl Owner {
     }
 }
 
+/// What a directory is called in the record, beside a file of its name.
+fn of_directory(path: &[u8]) -> Vec<u8> {
+    [path, b"/"].concat()
+}
+
 /// An error of the directory that is written to: the copy cannot go on.
 fn failed(e: &io::Error, path: &Path) -> Error {
     Error::usage(format!("cannot be written: {e}")).about(path.display())
 }
 
 impl Destination {
-    fn prepare(copy: &Copy, opened: &Opened) -> Result<Self> {
+    fn prepare(copy: &Copy, opened: &Opened, from: &super::Place) -> Result<Self> {
         let path = &copy.dest;
         // Nothing is made before it is known that this is no part of the source.
         let absolute = std::path::absolute(path).map_err(|e| failed(&e, path))?;
@@ -184,7 +194,7 @@ impl Destination {
         }
         fs::create_dir_all(path).map_err(|e| failed(&e, path))?;
         let real = path.canonicalize().map_err(|e| failed(&e, path))?;
-        let (work, what) = (real.join(WORK), Self::what(copy, opened));
+        let (work, what) = (real.join(WORK), Self::what(copy, opened, from)?);
         let begun = work.join(BEGUN);
         // Looked at before anything is made here, and again when nobody else writes here.
         Self::begun(&real, &what, copy.force)?;
@@ -210,6 +220,12 @@ impl Destination {
             }
         }
         if begins {
+            // What a copy of something else wrote is not this one's own.
+            let written = work.join(WRITTEN);
+            match fs::remove_file(&written) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(&e, &written)),
+                _ => {}
+            }
             let part = work.join("new");
             let told = fs::write(&part, format!("{what:#}\n")).and_then(|()| fs::rename(&part, &begun));
             told.map_err(|e| failed(&e, &begun))?;
@@ -217,13 +233,21 @@ impl Destination {
         let record = Record::open(work.join(WRITTEN))?;
         let what = number(&what.to_string());
         let (number, skipped, removed) = Default::default();
-        Ok(Self { path: real, work, is_used, what, record, number, skipped, removed, _lock: lock })
+        Ok(Self { path: real, work, is_used, force: copy.force, what, record, number, skipped, removed, _lock: lock })
     }
 
-    /// All that decides what is written. The number of the version as well: another one may show something else.
-    fn what(copy: &Copy, opened: &Opened) -> Value {
+    /// All that decides what is written. The number of the version as well: another one may show something else. And what it is that
+    /// is copied: where nothing is mounted any more, an empty directory is no later state of the source.
+    fn what(copy: &Copy, opened: &Opened, from: &super::Place) -> Result<Value> {
         let view = &copy.at.view;
+        let node = opened.vfs.about(from.attr.inode)?.map(|about| match about.node() {
+            Ok(Node::Array(array)) => format!("array of {:?}", array.format),
+            Ok(Node::Group(group)) => format!("group of {:?}", group.format),
+            Ok(Node::Directory) => "directory".to_owned(),
+            Err(_) => "not known".to_owned(),
+        });
         let mut what = json!({
+            "node": node,
             "chunkmount": env!("CARGO_PKG_VERSION"),
             "source": opened.name,
             "path": copy.path.as_ref().map(|path| plain(path.as_bytes())),
@@ -240,7 +264,7 @@ impl Destination {
             let modified = archive.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
             what.insert("archive".to_owned(), json!([archive.len(), format!("{modified:?}")]));
         }
-        what
+        Ok(what)
     }
 
     /// What an unfinished copy in `real` is one of, if there is any.
@@ -287,10 +311,14 @@ impl Destination {
 
     fn make_directory(&self, path: &[u8]) -> Result<()> {
         let directory = self.target(path);
-        if fs::symlink_metadata(&directory).is_err() {
-            self.record.own(&[path, b"/"].concat())?;
+        match fs::symlink_metadata(&directory) {
+            Ok(there) if there.is_dir() => return Ok(()),
+            // A file in the source before, perhaps.
+            Ok(_) => drop(self.remove_own(path)?),
+            Err(_) => {}
         }
-        fs::create_dir_all(&directory).map_err(|e| failed(&e, &directory))
+        fs::create_dir_all(&directory).map_err(|e| failed(&e, &directory))?;
+        self.record.whole(&of_directory(path), record::UNKNOWN)
     }
 
     /// Copies a file, unless it is there and whole; its length.
@@ -326,8 +354,17 @@ impl Destination {
         let written = read.and_then(|()| {
             let attr = found.ok_or_else(|| Error::new(Kind::Bug, "a file without attributes"))?;
             out.set_modified(attr.modified).map_err(|e| failed(&e, target))?;
+            let inode = out.metadata().map_err(|e| failed(&e, target))?.ino();
             drop(out);
-            self.record.own(path)?;
+            match fs::symlink_metadata(target) {
+                Ok(there) if there.is_dir() => self.clear(path)?,
+                Ok(_) if !self.force && !self.is_own(path) => {
+                    let e = Error::usage("is there and not this copy's own; --force writes over it");
+                    return Err(e.about(target.display()));
+                }
+                _ => {}
+            }
+            self.record.own(path, inode)?;
             fs::rename(&part, target).map_err(|e| failed(&e, target))?;
             self.record.whole(path, state)?;
             Ok(attr.size)
@@ -339,10 +376,40 @@ impl Destination {
         written
     }
 
+    /// Whether an earlier copy wrote the file that is there.
+    fn is_own(&self, path: &[u8]) -> bool {
+        fs::symlink_metadata(self.target(path)).is_ok_and(|there| self.record.is_own(path, there.ino()))
+    }
+
+    fn is_own_directory(&self, path: &[u8]) -> bool {
+        self.record.is_own(&of_directory(path), 0)
+    }
+
+    /// Removes what an earlier copy wrote to a directory that the source has no more, and the directory if nothing else is in it.
+    fn clear(&self, path: &[u8]) -> Result<()> {
+        let directory = self.target(path);
+        // What cannot be listed is not the copy's own.
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let below = [path, b"/", entry.file_name().as_bytes()].concat();
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if self.remove_own(&below)? {
+                    self.removed.fetch_add(1, Ordering::Relaxed);
+                }
+            } else if self.is_own_directory(&below) {
+                self.clear(&below)?;
+            }
+        }
+        if self.is_own_directory(path) {
+            // Unless something is left in it that is not the copy's own.
+            let _ = fs::remove_dir(&directory);
+        }
+        Ok(())
+    }
+
     /// Removes the file that an earlier copy wrote, if there is one.
     fn remove_own(&self, path: &[u8]) -> Result<bool> {
         let target = self.target(path);
-        match self.record.is_own(path).then(|| fs::remove_file(&target)) {
+        match self.is_own(path).then(|| fs::remove_file(&target)) {
             None => Ok(false),
             Some(Err(e)) if e.kind() != io::ErrorKind::NotFound => Err(failed(&e, &target)),
             Some(_) => Ok(true),
@@ -354,7 +421,14 @@ impl Destination {
     /// What is nobody's stays, but is a problem where it would pass for a chunk of `owner` that the source has not.
     fn sweep(&self, path: &[u8], names: &HashSet<Box<[u8]>>, owner: Option<&Owner>, progress: &Progress) -> Result<()> {
         let directory = self.target(path);
-        for entry in fs::read_dir(&directory).map_err(|e| failed(&e, &directory))? {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(e) => {
+                progress.problem(&Error::from(e).about(directory.display()));
+                return Ok(());
+            }
+        };
+        for entry in entries {
             let entry = entry.map_err(|e| failed(&e, &directory))?;
             let name = entry.file_name();
             let name = name.as_bytes();
@@ -363,10 +437,12 @@ impl Destination {
             }
             let below = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                self.sweep(&below, &HashSet::new(), owner, progress)?;
-                if self.record.is_own(&[&below, b"/".as_slice()].concat()) {
-                    // Unless something is left in it that is not the copy's own.
-                    let _ = fs::remove_dir(self.target(&below));
+                // Only in an array may what others left there be taken for the source's.
+                if owner.is_some_and(|owner| owner.array().is_some()) {
+                    self.sweep(&below, &HashSet::new(), owner, progress)?;
+                }
+                if self.is_own_directory(&below) {
+                    self.clear(&below)?;
                 }
             } else if self.remove_own(&below)? {
                 self.removed.fetch_add(1, Ordering::Relaxed);

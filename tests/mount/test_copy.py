@@ -264,3 +264,98 @@ def test_an_unfinished_copy_of_an_archive_that_was_replaced_does_not_go_on(room)
     assert again.returncode == USAGE and "something else" in again.stderr
     assert run("cp", "--force", source, copy).returncode == 0
     assert not (copy / ".chunkmount-cp").exists()
+
+
+def rows(path):
+    array = zarr.create_array(path, shape=(8, 64), chunks=(1, 64), dtype="<i4", zarr_format=2)
+    array[:] = np.arange(8 * 64).reshape(8, 64)
+    return array[:]
+
+
+def test_an_unfinished_copy_of_something_else_is_not_removed(room):
+    rows(room / "a.zarr" / "one")
+    rows(room / "b.zarr" / "other")
+    (room / "a.zarr" / "one" / "3.0").write_bytes(b"junk")
+    assert run("cp", room / "a.zarr", room / "copy").returncode == CORRUPT
+    before = sorted(data.entries(room / "copy" / "one"))
+    assert run("cp", room / "b.zarr", room / "copy").returncode == USAGE
+    assert run("cp", "--force", room / "b.zarr", room / "copy").returncode == 0
+    assert sorted(data.entries(room / "copy" / "one")) == before
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_a_source_that_is_not_there_any_more_takes_no_copy_with_it(group, room):
+    """As where nothing is mounted any more on the directory that was copied."""
+    source, copy = room / "a.zarr", room / "copy"
+    if group:
+        zarr.create_group(source, zarr_format=2)
+        rows(source / "a")
+        (source / "a" / "3.0").write_bytes(b"junk")
+        assert run("cp", source, copy).returncode == CORRUPT
+    else:
+        rows(source)
+        unfinished(source, copy)
+    before = sorted(data.entries(copy))
+    source.rename(room / "elsewhere")
+    source.mkdir()
+    done = run("cp", source, copy)
+    assert done.returncode == USAGE and "--force" in done.stderr
+    assert sorted(data.entries(copy)) == before
+
+
+def test_files_of_others_are_not_written_over(room):
+    source, copy = room / "a.zarr", room / "copy"
+    values = rows(source)
+    unfinished(source, copy)
+    (copy / "notes").write_text("mine")
+    (source / "notes").write_text("theirs")
+    done = run("cp", source, copy)
+    assert done.returncode == USAGE and "notes" in done.stderr
+    assert (copy / "notes").read_text() == "mine"
+    assert run("cp", "--force", source, copy).returncode == 0
+    assert (copy / "notes").read_text() == "theirs"
+    assert np.array_equal(zarr.open_array(copy, mode="r")[:], values)
+
+
+def test_what_was_to_be_written_over_and_was_not_stays_its_owner_s(room):
+    source, copy = room / "a.zarr", room / "copy"
+    rows(source)
+    (source / "README").write_text("theirs")
+    (copy / "README").mkdir(parents=True)
+    (copy / "README" / "inside").write_text("mine")
+    assert run("cp", "--force", source, copy).returncode == USAGE
+    shutil.rmtree(copy / "README")
+    (copy / "README").write_text("mine")
+    (source / "README").unlink()
+    assert run("cp", source, copy).returncode == 0
+    assert (copy / "README").read_text() == "mine"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_name_that_was_a_file_and_is_a_directory(turned, room):
+    source, copy = room / "a.zarr", room / "copy"
+    rows(source)
+    one, other = source / "extra", room / "extra"
+    one.write_text("file")
+    (other / "below").mkdir(parents=True)
+    (other / "below" / "file").write_text("deeper")
+    if turned:
+        other.rename(room / "kept")
+        one.rename(other)
+        (room / "kept").rename(one)
+    unfinished(source, copy)
+    one.rename(room / "gone")
+    other.rename(one)
+    assert run("cp", source, copy).returncode == 0
+    assert differences(source / "extra", copy / "extra") == ""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
+def test_a_directory_of_others_that_cannot_be_listed_is_left_alone(room, ordinary_user):
+    source, copy = room / "a.zarr", ordinary_user.home / "copy"
+    values = rows(source)
+    (copy / "lost+found").mkdir(parents=True, mode=0o700)
+    os.chown(copy, 65534, 65534)
+    done = subprocess.run([*ordinary_user.prefix, binary(), "cp", "--force", source, copy], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 or "lost+found" in done.stderr and "0.0" in os.listdir(copy), done.stderr
+    assert np.array_equal(zarr.open_array(copy, mode="r")[:], values)
