@@ -6,8 +6,8 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use crate::array::{Attributes, DType};
-use crate::format::base64;
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, token};
+use crate::format::{base64, fill};
 use serde_json::{Value, json};
 
 const FILL_VALUE: &str = "_FillValue";
@@ -24,7 +24,9 @@ pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
     let found = match dtype {
         DType::Float(_) => number(only).map(spelled),
         DType::Complex(_) => number(only).map(|number| json!([spelled(number), spelled(0.0)])),
-        DType::Int(_) | DType::UInt(_) => only.is_number().then(|| only.clone()),
+        // Of a fraction xarray would take the whole part.
+        DType::Int(_) | DType::UInt(_) => (only.is_number() && fill::integer(only).is_some()).then(|| only.clone()),
+        DType::Bool => (only.is_number() || only.is_boolean()).then(|| only.clone()),
         _ => None,
     };
     if let Some(found) = found {

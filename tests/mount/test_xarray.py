@@ -92,7 +92,7 @@ def test_an_attribute_of_zarr_2_in_zarr_3(room, mount):
         same(got[name], want[name], name)
 
 
-SPELLINGS = [("<f4", "NaN"), ("<f8", ["NaN"]), ("<i2", [7]), ("|u1", [7]), ("<c8", 7), ("<c16", [7.0])]
+SPELLINGS = [("<f4", "NaN"), ("<f8", ["NaN"]), ("<i2", [7]), ("|u1", [7]), ("<c8", 7), ("<c16", [7.0]), ("|b1", [0]), ("|b1", 1)]
 
 
 @pytest.mark.parametrize("dtype, spelled", SPELLINGS)
@@ -104,7 +104,11 @@ def test_spellings_of_zarr_2_in_zarr_3(dtype, spelled, room, mount):
     array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": spelled})
     want = masked(room / "a.zarr")
     for flavour in "23":
-        same(masked(mount(room / "a.zarr", "--zarr", flavour).where)["a"], want["a"], flavour)
+        got = masked(mount(room / "a.zarr", "--zarr", flavour).where)
+        if dtype == "|b1":  # objects, in which nothing equals what is masked
+            assert [str(value) for value in got["a"].values] == [str(value) for value in want["a"].values], flavour
+        else:
+            same(got["a"], want["a"], flavour)
 
 
 @pytest.mark.parametrize("version", [2, 3])
