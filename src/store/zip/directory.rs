@@ -11,6 +11,7 @@ use super::end::Claim;
 use super::index::Index;
 use super::name::{self, Named, Up};
 use crate::error::{Error, Result};
+use std::borrow::Cow;
 
 /// What the directory says of an entry. Positions are those in the container.
 #[derive(Debug, Clone, Copy)]
@@ -141,9 +142,19 @@ impl Parser {
         let start = self.start()?;
         let host = head[5];
         let bits = u16::from_le_bytes([head[8], head[9]]);
-        let text = name::text(raw, bits, extra);
-        let backslash = name::backslash(&text, host, self.alone);
-        let named = self.name(raw, &text, backslash);
+        let plain = name::unicode_path(raw, extra).is_none().then(|| name::append_plain(raw, &mut self.names)).flatten();
+        let (text, backslash, named) = match plain {
+            Some(named) => {
+                self.slashes = self.slashes || raw.contains(&b'/');
+                (Cow::Borrowed(raw), false, named)
+            }
+            None => {
+                let text = name::text(raw, bits, extra);
+                let backslash = name::backslash(&text, host, self.alone);
+                let named = self.name(raw, &text, backslash);
+                (text, backslash, named)
+            }
+        };
         let mode = u16::from_le_bytes([head[40], head[41]]);
         let mut flags = match named {
             Named::Nothing | Named::TooLong => return Ok(()),

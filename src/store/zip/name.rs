@@ -94,6 +94,46 @@ fn append_components(name: &[u8], backslash: bool, up: Up, into: &mut Vec<u8>, s
     }
 }
 
+/// As [`append`] for a name of which nothing needs to be thought, as nearly all are: ASCII, without a backslash, and nothing falls away
+/// from it. `None`, and nothing is appended, for others.
+pub fn append_plain(name: &[u8], into: &mut Vec<u8>) -> Option<Named> {
+    let start = into.len();
+    if name.len() > crate::limits::KEY {
+        return None;
+    }
+    into.extend_from_slice(name);
+    // Of the component so far, and how many dots it begins with.
+    let (mut length, mut dots, mut depth) = (0_usize, 0_usize, 0_usize);
+    let is_plain = |length: usize, dots: usize| length > 0 && length <= COMPONENT && !(length == dots && dots <= 2);
+    for byte in into.get_mut(start..).unwrap_or_default() {
+        match *byte {
+            b'/' if is_plain(length, dots) => {
+                *byte = 0;
+                depth = depth.saturating_add(1);
+                (length, dots) = (0, 0);
+            }
+            b'/' | b'\\' | 0 | 0x80.. => {
+                into.truncate(start);
+                return None;
+            }
+            b => {
+                dots = dots.saturating_add(usize::from(b == b'.' && dots == length));
+                length = length.saturating_add(1);
+            }
+        }
+    }
+    let is_directory = length == 0 && depth > 0;
+    if depth.saturating_add(usize::from(!is_directory)) > DEPTH || !is_directory && !is_plain(length, dots) {
+        into.truncate(start);
+        return None;
+    }
+    if is_directory {
+        into.pop();
+        return Some(Named::Directory);
+    }
+    Some(Named::File)
+}
+
 /// Whether backslashes separate in a name by `host`; `alone` says that no name of the archive has a `/`.
 pub fn backslash(name: &[u8], host: u8, alone: bool) -> bool {
     // FAT, HPFS, NTFS and VFAT, the third as APPNOTE and as Info-ZIP number it. Some libraries name the first wherever they run, so
@@ -128,7 +168,7 @@ fn decoded<'a>(raw: &'a [u8], bits: u16, extra: &'a [u8]) -> Cow<'a, [u8]> {
 
 // Info-ZIP's Unicode path field, APPNOTE 4.6.9: a version, the CRC-32 of the name that it stands beside, and the name in UTF-8.
 // One with another CRC-32 belongs to a name that was changed since.
-fn unicode_path<'a>(raw: &[u8], mut extra: &'a [u8]) -> Option<&'a [u8]> {
+pub fn unicode_path<'a>(raw: &[u8], mut extra: &'a [u8]) -> Option<&'a [u8]> {
     while let (Some(id), Some(length)) = (u16_at(extra, 0), u16_at(extra, 2)) {
         let (field, rest) = extra.get(4..)?.split_at_checked(usize::from(length))?;
         if id == 0x7075 && field.first() == Some(&1) && u32_at(field, 1) == Some(crc32fast::hash(raw)) {
@@ -213,6 +253,35 @@ mod tests {
         assert_eq!(cleaned("x".repeat(256).as_bytes(), Up::Dropped), (String::new(), Named::TooLong));
         assert_eq!(cleaned("a/".repeat(3000).as_bytes(), Up::Dropped), (String::new(), Named::TooLong));
         assert_eq!(cleaned(&[b'x'; 255], Up::Dropped).1, Named::File);
+    }
+
+    /// Whatever a name is made of, the quick way is the other one.
+    #[test]
+    fn plain_names_are_appended_as_all_are() {
+        let parts = ["", ".", "..", "...", "a", ".zarray", "0.0", "\\", "a\\b", "é", "a\0", "c..", ".b."];
+        let parts = parts.map(str::to_owned).into_iter().chain([255, 256].map(|n| "x".repeat(n))).collect::<Vec<_>>();
+        let all = &parts;
+        let names = all.iter().flat_map(|a| all.iter().flat_map(move |b| all.iter().map(move |c| format!("{a}/{b}/{c}"))));
+        let deep =
+            [DEPTH - 1, DEPTH, DEPTH + 1].into_iter().flat_map(|n| ["", "/", "/b"].map(|end| vec!["a"; n].join("/") + end));
+        let (mut quick, mut plain) = (0, 0);
+        for name in names.chain(deep).chain(parts.clone()) {
+            let (mut one, mut other) = (b"kept".to_vec(), b"kept".to_vec());
+            let named = append(name.as_bytes(), false, Up::Dropped, &mut one);
+            match append_plain(name.as_bytes(), &mut other) {
+                Some(found) => {
+                    assert_eq!((found, &other), (named, &one), "{name}");
+                    assert!(spelling(name.as_bytes(), &one[4..]).is_none() && &*text(name.as_bytes(), 0, b"") == name.as_bytes());
+                    quick += 1;
+                }
+                None => assert_eq!(other, b"kept", "{name}"),
+            }
+            let is_ascii = name.is_ascii() && !name.contains(['\\', '\0']);
+            let is_kept =
+                is_ascii && matches!(named, Named::File | Named::Directory) && spelling(name.as_bytes(), &one[4..]).is_none();
+            plain += usize::from(is_kept);
+        }
+        assert!(quick > 200 && quick == plain, "{quick} of {plain}");
     }
 
     #[test]
