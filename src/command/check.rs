@@ -112,13 +112,9 @@ pub fn run(check: &Check) -> Result<()> {
             match met {
                 Met::Directory(place) => {
                     let Some(about) = vfs.about(place.attr.inode)? else {
-                        owners
-                            .of(&place.path)
-                            .copied()
-                            .flatten()
-                            .and_then(|at| seen.get_mut(at))
-                            .into_iter()
-                            .for_each(|a| a.here = 0);
+                        if let Some(array) = owners.of(&place.path).copied().flatten().and_then(|at| seen.get_mut(at)) {
+                            array.here = 0;
+                        }
                         return Ok(());
                     };
                     broken.enter(&place.path, about.node().is_err());

@@ -5,7 +5,7 @@
 //! next request asks the store again. A document that fails in a sound directory is asked for again by itself. What has been found
 //! in doubt has inodes of its own, so that nothing of it is taken for what is found later.
 
-use super::{Chunks, Dir, ROOT, Thing, Vfs, digest};
+use super::{Chunks, Dir, ROOT, Thing, Vfs};
 use crate::error::{Error, Kind, Result};
 use crate::store::Key;
 use crate::tree::{Below, DERIVED, Directory, Tree};
@@ -97,13 +97,13 @@ impl Vfs {
         }
         let changed = |what: &str| Error::new(Kind::Changed, what).about(&chunks.key);
         // What the store failed to tell is no other array.
-        let described = |now: &Directory| match &now.node {
+        let is_same = |now: &Directory| match &now.node {
             Err(e) if self.tree.may_pass(e) => Err(e.clone()),
-            _ => Ok(digest(&now.description())),
+            _ => Ok(now.array().is_some_and(|now| format!("{now:?}") == format!("{:?}", chunks.array))),
         };
         let again = || {
             if chunks.key.is_root() && !told.is_derived {
-                return described(&self.root()?.directory);
+                return is_same(&self.root()?.directory);
             }
             let above = self.directory_now(told.parent)?;
             let now = if told.is_derived {
@@ -112,11 +112,11 @@ impl Vfs {
                 let name = chunks.key.split_last().map(|(_, name)| name).unwrap_or_default();
                 Some(self.open_below(&above, name, &chunks.key)?)
             };
-            described(&now.ok_or_else(Error::not_found)?)
+            is_same(&now.ok_or_else(Error::not_found)?)
         };
         match again() {
-            Ok(now) if now == told.description => *told.checked.lock() = Instant::now(),
-            Ok(_) => return Err(changed("is another array since its directory was opened")),
+            Ok(true) => *told.checked.lock() = Instant::now(),
+            Ok(false) => return Err(changed("is another array since its directory was opened")),
             Err(e) if e.kind() == Kind::NotFound => return Err(changed("is gone since its directory was opened")),
             Err(e) => {
                 *checking = Some((Instant::now(), e.clone()));
@@ -158,10 +158,8 @@ impl Vfs {
     }
 }
 
-/// What an array was understood as when its chunks got their slot, and when that was last seen to be so.
+/// Where it is told what an array is, and when that was last seen to be so.
 pub(super) struct Told {
-    /// A digest of [`Directory::description`].
-    description: u64,
     /// The inode of the directory that its own is in.
     parent: u64,
     is_derived: bool,
@@ -172,11 +170,10 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// What `directory`, which is in `parent`, tells now.
+    /// What `directory`, which is in `parent`, has just told.
     pub(super) fn new(directory: &Directory, parent: u64) -> Self {
-        let description = digest(&directory.description());
         let (checked, checking) = (Mutex::new(Instant::now()), Mutex::default());
-        Self { description, parent, is_derived: directory.is_derived, checked, checking }
+        Self { parent, is_derived: directory.is_derived, checked, checking }
     }
 }
 

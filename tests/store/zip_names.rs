@@ -168,3 +168,18 @@ fn a_name_that_goes_up_is_no_other_name() {
         assert_eq!(kind(&store, name), Kind::NotFound, "{name}");
     }
 }
+
+/// The directory and the local header may write a name differently, but none of them leads elsewhere.
+#[test]
+fn a_local_header_that_goes_up_is_another_name() {
+    let archive = renamed(written(&[("xxxb", b"1"), ("good", b"2")]), b"xxxb", b".//b");
+    assert_eq!(read(&open(&archive).unwrap(), "b", Range::All).unwrap(), b"1");
+    for local in [b"../b", b"///b", b"b/.."] {
+        let mut archive = archive.clone();
+        let at = archive.windows(4).position(|bytes| bytes == b".//b").unwrap();
+        archive[at..at + 4].copy_from_slice(local);
+        let store = open(&archive).unwrap();
+        assert_eq!(kind(&store, "b"), Kind::Corrupt, "{}", local.escape_ascii());
+        assert_eq!(read(&store, "good", Range::All).unwrap(), b"2");
+    }
+}

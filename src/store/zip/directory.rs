@@ -220,8 +220,7 @@ impl Parser {
             }
             Named::File | Named::Directory => {}
         }
-        let first = text.split(|b| *b == b'/' || backslash && *b == b'\\').next();
-        if matches!(first, Some(b"" | b"..")) {
+        if name::is_rooted(text, backslash) {
             self.rooted.add(raw);
         }
         match backslash {

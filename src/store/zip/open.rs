@@ -142,38 +142,17 @@ impl Source<'_> {
 
 fn warn(container: &dyn Store, key: &Key, index: &Index) {
     let named = container.locate(key);
-    let list = |d: &directory::Dropped| {
-        let more = if d.count > len64(d.first.len()) { ", ..." } else { "" };
-        format!("{}{more}", d.first.join(", "))
-    };
-    if index.dropped.count > 0 {
-        log::warn!("{named}: {} entries are left out for their names: {}", index.dropped.count, list(&index.dropped));
-    }
-    if index.rooted.count > 0 {
-        log::warn!(
-            "{named}: {} names begin with a separator or go up, and are taken without that: {}",
-            index.rooted.count,
-            list(&index.rooted)
-        );
-    }
-    if index.separated.count > 0 {
-        log::warn!(
-            "{named}: in {} names backslashes are taken for separators: {}",
-            index.separated.count,
-            list(&index.separated)
-        );
-    }
-    if index.kept.count > 0 {
-        log::warn!("{named}: in {} names backslashes are no separators: {}", index.kept.count, list(&index.kept));
-    }
-    if index.ambiguous.count > 0 {
-        log::warn!(
-            "{named}: {} names cannot be read, each written in different ways for several files: {}",
-            index.ambiguous.count,
-            list(&index.ambiguous)
-        );
-    }
-    if index.hidden.count > 0 {
-        log::warn!("{named}: {} files are hidden by directories of the same name: {}", index.hidden.count, list(&index.hidden));
+    for (names, what) in [
+        (&index.dropped, "are left out, or only errors, for what they are called"),
+        (&index.rooted, "begin with a separator or go up, and are taken without that"),
+        (&index.separated, "have backslashes that are taken for separators"),
+        (&index.kept, "have backslashes that are no separators"),
+        (&index.ambiguous, "cannot be read, each written in different ways for several files"),
+        (&index.hidden, "are those of files hidden by directories"),
+    ] {
+        if names.count > 0 {
+            let more = if names.count > len64(names.first.len()) { ", ..." } else { "" };
+            log::warn!("{named}: {} names {what}: {}{more}", names.count, names.first.join(", "));
+        }
     }
 }
