@@ -97,8 +97,7 @@ fn append_components(name: &[u8], backslash: bool, up: Up, into: &mut Vec<u8>, s
 /// Whether a name begins above or at the root of a file system, or goes up anywhere.
 pub fn is_rooted(name: &[u8], backslash: bool) -> bool {
     let mut parts = name.split(|b| *b == b'/' || backslash && *b == b'\\');
-    name.first().is_some_and(|_| parts.next().is_some_and(|first| matches!(first, b"" | b"..")))
-        || parts.any(|part| part == b"..")
+    matches!(parts.next(), Some(b"" | b"..")) || parts.any(|part| part == b"..")
 }
 
 /// As [`append`] for a name of which nothing needs to be thought, as nearly all are: ASCII, without a backslash, and nothing falls away
