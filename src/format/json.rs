@@ -8,12 +8,18 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+mod outline;
+
 use crate::error::{Error, Result};
 use crate::limits;
 use serde_json::{Map, Number, Value};
 
+pub use outline::{Outline, outline};
+
 /// Deepest nesting of lists and objects.
 pub const DEPTH: usize = 128;
+
+const ORDER_MARK: char = '\u{feff}';
 
 /// The number that is not one, as Python spells it in JSON.
 pub const NAN: &str = "NaN";
@@ -38,18 +44,23 @@ pub enum NonFinite {
 /// [`crate::error::Kind::TooBig`] over [`limits::DOCUMENT`] or [`DEPTH`], [`crate::error::Kind::Corrupt`] with the offset
 /// otherwise.
 pub fn parse(bytes: &[u8]) -> Result<Value> {
+    whole(bytes, |parser| parser.value(DEPTH))
+}
+
+/// Reads a document by `read`, which is to read all of it.
+fn whole<'a, T>(bytes: &'a [u8], read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     if size > limits::DOCUMENT {
         return Err(Error::too_big(format!("a document of {size} bytes; at most {} are read", limits::DOCUMENT)));
     }
     let text = std::str::from_utf8(bytes).map_err(|e| Error::corrupt(format!("not UTF-8 at byte {}", e.valid_up_to())))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut parser = Parser { text, at: 0 };
+    let at = if text.starts_with(ORDER_MARK) { ORDER_MARK.len_utf8() } else { 0 };
+    let mut parser = Parser { text, at };
     parser.space();
     if parser.peek().is_none() {
         return Err(Error::corrupt("an empty document"));
     }
-    let value = parser.value(DEPTH)?;
+    let value = read(&mut parser)?;
     parser.space();
     match parser.peek() {
         None => Ok(value),
@@ -62,7 +73,15 @@ pub fn parse(bytes: &[u8]) -> Result<Value> {
 /// # Errors
 /// As [`parse`], and [`crate::error::Kind::Corrupt`] for anything but an object.
 pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>> {
-    match parse(bytes)? {
+    object(parse(bytes)?)
+}
+
+/// The members of a value that must be an object.
+///
+/// # Errors
+/// [`crate::error::Kind::Corrupt`] for anything else.
+pub fn object(value: Value) -> Result<Map<String, Value>> {
+    match value {
         Value::Object(map) => Ok(map),
         other => Err(Error::corrupt(format!("{} where an object is expected", kind(&other)))),
     }
@@ -184,96 +203,112 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Value> {
-        let Some(below) = depth.checked_sub(1) else {
-            return Err(Error::too_big(format!("nested deeper than {DEPTH}")));
-        };
+        let below = self.below(depth)?;
         match self.peek() {
             Some(b'{') => self.object(below),
             Some(b'[') => self.list(below),
             Some(b'"') => Ok(Value::String(self.string()?)),
             Some(_) => self.word(),
-            None => Err(self.fault("the document ends early")),
+            None => Err(self.ends_early()),
         }
+    }
+
+    /// How deep what is in a value may be that may be `depth` deep.
+    fn below(&self, depth: usize) -> Result<usize> {
+        depth.checked_sub(1).ok_or_else(|| Error::too_big(format!("nested deeper than {DEPTH}")))
+    }
+
+    fn ends_early(&self) -> Error {
+        self.fault("the document ends early")
     }
 
     fn object(&mut self, depth: usize) -> Result<Value> {
         let mut map = Map::new();
-        self.skip(1);
-        self.space();
-        if self.peek() == Some(b'}') {
-            self.skip(1);
-            return Ok(Value::Object(map));
-        }
-        loop {
-            self.space();
-            if self.peek() != Some(b'"') {
-                return Err(self.fault("a name in quotation marks is missing"));
-            }
-            let name = self.string()?;
-            self.space();
-            if self.peek() != Some(b':') {
-                return Err(self.fault("a colon is missing"));
-            }
-            self.skip(1);
-            self.space();
-            let value = self.value(depth)?;
-            map.insert(name, value);
-            self.space();
-            match self.peek() {
-                Some(b',') => self.skip(1),
-                Some(b'}') => {
-                    self.skip(1);
-                    return Ok(Value::Object(map));
-                }
-                _ => return Err(self.fault("an object is not closed")),
-            }
-        }
+        self.items(b'}', "an object", |parser| {
+            let name = parser.name()?;
+            map.insert(name, parser.value(depth)?);
+            Ok(())
+        })?;
+        Ok(Value::Object(map))
     }
 
     fn list(&mut self, depth: usize) -> Result<Value> {
         let mut items = Vec::new();
+        self.items(b']', "a list", |parser| {
+            items.push(parser.value(depth)?);
+            Ok(())
+        })?;
+        Ok(Value::Array(items))
+    }
+
+    /// From what opens `what` to what closes it; `each` reads one item.
+    fn items(&mut self, close: u8, what: &str, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.skip(1);
         self.space();
-        if self.peek() == Some(b']') {
+        if self.peek() == Some(close) {
             self.skip(1);
-            return Ok(Value::Array(items));
+            return Ok(());
         }
         loop {
             self.space();
-            items.push(self.value(depth)?);
+            each(self)?;
             self.space();
             match self.peek() {
                 Some(b',') => self.skip(1),
-                Some(b']') => {
+                Some(found) if found == close => {
                     self.skip(1);
-                    return Ok(Value::Array(items));
+                    return Ok(());
                 }
-                _ => return Err(self.fault("a list is not closed")),
+                _ => return Err(self.fault(&format!("{what} is not closed"))),
             }
         }
+    }
+
+    /// The name of a member, up to its value.
+    fn name(&mut self) -> Result<String> {
+        self.quote()?;
+        let name = self.string()?;
+        self.colon()?;
+        Ok(name)
+    }
+
+    fn quote(&self) -> Result<()> {
+        if self.peek() == Some(b'"') { Ok(()) } else { Err(self.fault("a name in quotation marks is missing")) }
+    }
+
+    fn colon(&mut self) -> Result<()> {
+        self.space();
+        if self.peek() != Some(b':') {
+            return Err(self.fault("a colon is missing"));
+        }
+        self.skip(1);
+        self.space();
+        Ok(())
     }
 
     fn string(&mut self) -> Result<String> {
         self.skip(1);
         let mut out = String::new();
         loop {
-            let rest = self.rest();
-            let Some(plain) = rest.find(['"', '\\']) else {
-                return Err(self.fault("a string is not closed"));
-            };
-            let text = rest.get(..plain).unwrap_or("");
+            let (text, ends) = self.plain()?;
             match has_halves(text) {
                 false => out.push_str(text),
                 true => text.chars().for_each(|c| push(&mut out, u32::from(c))),
             }
-            self.skip(plain);
-            let ends = self.peek() == Some(b'"');
-            self.skip(1);
             if ends {
                 return Ok(out);
             }
             push(&mut out, self.escape()?);
         }
+    }
+
+    /// The text of a string up to its next escape, which follows, or to its end.
+    fn plain(&mut self) -> Result<(&'a str, bool)> {
+        let rest = self.rest();
+        let stop = rest.bytes().enumerate().find(|(_, b)| matches!(b, b'"' | b'\\'));
+        let Some((at, found)) = stop else { return Err(self.fault("a string is not closed")) };
+        self.skip(at.saturating_add(1));
+        Ok((rest.get(..at).unwrap_or(""), found == b'"'))
     }
 
     fn escape(&mut self) -> Result<u32> {
@@ -320,22 +355,34 @@ impl<'a> Parser<'a> {
     }
 
     fn word(&mut self) -> Result<Value> {
-        let rest = self.rest();
-        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))).unwrap_or(rest.len());
-        let word = rest.get(..end).unwrap_or("");
-        let value = match word {
+        Ok(match self.bare()? {
             "null" => Value::Null,
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
             "NaN" | "nan" | "-nan" | "-NaN" => token(NAN),
             "Infinity" | "inf" => token(INFINITY),
             "-Infinity" | "-inf" => token(NEGATIVE_INFINITY),
-            // Parsing alone would respell it.
-            number if number.parse::<Number>().is_ok() => token(number),
-            _ => return Err(self.fault("neither a value nor a number")),
+            number => token(number),
+        })
+    }
+
+    /// A value or number without quotation marks.
+    fn bare(&mut self) -> Result<&'a str> {
+        let rest = self.rest();
+        let end =
+            rest.bytes().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))).unwrap_or(rest.len());
+        let word = rest.get(..end).unwrap_or("");
+        let is_known = match word {
+            "null" | "true" | "false" | "NaN" | "nan" | "-nan" | "-NaN" | "Infinity" | "inf" | "-Infinity" | "-inf" => true,
+            // Parsing a number would respell it.
+            _ if !word.starts_with('0') && word.bytes().all(|b| b.is_ascii_digit()) => !word.is_empty(),
+            _ => word.parse::<Number>().is_ok(),
         };
+        if !is_known {
+            return Err(self.fault("neither a value nor a number"));
+        }
         self.skip(end);
-        Ok(value)
+        Ok(word)
     }
 }
 
@@ -430,12 +477,18 @@ mod tests {
             "\"\\u00g0\"",
         ] {
             assert_eq!(parse(bad.as_bytes()).unwrap_err().kind(), Kind::Corrupt, "{bad}");
+            let within = format!("{{\"m\":{{\"x\":[{bad}");
+            assert_eq!(
+                outline(within.as_bytes(), &["m"]).unwrap_err().to_string(),
+                parse(within.as_bytes()).unwrap_err().to_string()
+            );
         }
         assert!(parse(b"\"\xb5\"").unwrap_err().reason().contains("UTF-8"));
         let deep = "[".repeat(300_000);
         assert_eq!(parse(deep.as_bytes()).unwrap_err().kind(), Kind::TooBig);
         let deep = "{\"a\":".repeat(100_000);
         assert_eq!(parse(deep.as_bytes()).unwrap_err().kind(), Kind::TooBig);
+        assert_eq!(outline(deep.as_bytes(), &[]).unwrap_err().kind(), Kind::TooBig);
         let nested = format!("{}1{}", "[".repeat(DEPTH), "]".repeat(DEPTH));
         assert_eq!(parse(nested.as_bytes()).unwrap_err().kind(), Kind::TooBig);
         let nested = format!("{}1{}", "[".repeat(DEPTH - 1), "]".repeat(DEPTH - 1));

@@ -17,7 +17,7 @@ pub(super) mod small;
 
 use crate::array::{Array, Attributes, DType, Envelope, Format, Group, Kept, Keys, Node, Order, Placement, Stored, Style, Words};
 use crate::error::{Error, Result};
-use crate::format::{Documents, axes, check_sizes, inside, json, nczarr3, object};
+use crate::format::{Documents, axes, check_sizes, document, inside, json, nczarr3};
 use serde_json::{Map, Value, json};
 
 /// Name of the document, which holds consolidated metadata as well.
@@ -30,7 +30,11 @@ type Members = Map<String, Value>;
 /// # Errors
 /// For a document that cannot be read or contradicts itself, named.
 pub fn detect(documents: &Documents) -> Result<Option<Node>> {
-    let Some(members) = object(documents, DOCUMENT)? else { return Ok(None) };
+    // What is consolidated of the nodes below is not looked at here.
+    let read =
+        |bytes| json::outline(bytes, &["consolidated_metadata", "metadata"]).and_then(|outline| json::object(outline.value));
+    let Some(bytes) = document(documents, DOCUMENT)? else { return Ok(None) };
+    let members = read(bytes).map_err(|e| inside(DOCUMENT, e))?;
     node(&members).map(Some).map_err(|e| inside(DOCUMENT, e))
 }
 

@@ -10,7 +10,8 @@ mod near;
 use super::{Below, Directory, Tree};
 use crate::array::{Format, Formats};
 use crate::error::{Error, Kind, Result};
-use crate::format::{self, Documents, json};
+use crate::format::json::{self, Outline};
+use crate::format::{self, Documents};
 use crate::limits;
 use crate::store::{Key, Listing, Meta, ObjectKind, Range, Version};
 use parking_lot::RwLock;
@@ -24,10 +25,16 @@ pub use near::Near;
 /// The documents that say what a directory is.
 const NODES: [&str; 3] = [".zarray", ".zgroup", "zarr.json"];
 
+/// Bytes of memory that a path takes besides its text, about.
+const WEIGHT: usize = 48;
+
 /// The documents below a directory, by path.
 #[derive(Debug)]
 struct Book {
-    documents: BTreeMap<String, Vec<u8>>,
+    /// What was consolidated.
+    text: Vec<u8>,
+    /// Where in it each is.
+    documents: BTreeMap<String, std::ops::Range<usize>>,
     modified: SystemTime,
     /// Bytes of memory held, about.
     weight: usize,
@@ -36,27 +43,59 @@ struct Book {
 }
 
 impl Book {
-    fn new(documents: BTreeMap<String, Vec<u8>>, modified: SystemTime) -> Self {
-        let weight = documents.iter().map(|(path, bytes)| path.len().saturating_add(bytes.len())).fold(0, usize::saturating_add);
-        let mut book = Self { documents, modified, weight, has_nodes: false };
+    /// Of what the `zarr.json` (`is_inline`) or `.zmetadata` holds; `None` where `consolidated` is something else. What it says of where
+    /// that would be comes with it.
+    ///
+    /// # Errors
+    /// As [`json::parse`].
+    fn read(text: Vec<u8>, is_inline: bool, modified: SystemTime) -> Result<(Value, Option<Self>)> {
+        let path: &[&str] = if is_inline { &["consolidated_metadata", "metadata"] } else { &["metadata"] };
+        let Outline { value, members } = json::outline(&text, path)?;
+        let held = path.iter().try_fold(&value, |value, name| value.get(name));
+        if !held.is_some_and(Value::is_object) {
+            return Ok((value, None));
+        }
+        let is_document = |path: &str| format::DOCUMENTS.contains(&path.rsplit_once('/').map_or(path, |(_, name)| name));
+        let documents: BTreeMap<_, _> = match is_inline {
+            true => {
+                members.into_iter().filter(|(path, _)| !path.is_empty()).map(|(path, at)| (path + "/zarr.json", at)).collect()
+            }
+            false => members.into_iter().filter(|(path, _)| is_document(path)).collect(),
+        };
+        let names = documents.keys().map(|path| path.len().saturating_add(WEIGHT)).fold(0, usize::saturating_add);
+        let mut book = Self { weight: text.len().saturating_add(names), text, documents, modified, has_nodes: false };
         let has_nodes = book.nodes_below("").next().is_some();
         book.has_nodes = has_nodes;
-        book
+        Ok((value, Some(book)))
     }
 
-    /// The document `name` of the directory at `path`; that of the book's own directory, where the path is empty.
-    fn document(&self, path: &str, name: &str) -> Option<&Vec<u8>> {
+    /// Where the document `name` of the directory at `path` is; that of the book's own directory, where the path is empty.
+    fn place(&self, path: &str, name: &str) -> Option<&std::ops::Range<usize>> {
         if path.is_empty() { self.documents.get(name) } else { self.documents.get(&format!("{path}/{name}")) }
+    }
+
+    /// The document `name` of the directory at `path`.
+    fn document(&self, path: &str, name: &str) -> Option<Result<Vec<u8>>> {
+        let text = self.text.get(self.place(path, name)?.clone())?;
+        if name != "zarr.json" {
+            return Some(Ok(text.to_vec()));
+        }
+        // Of a group below, zarr-python writes that it has consolidated metadata that lists nothing.
+        let value = json::parse(text).map(|mut value| {
+            value.as_object_mut().map(|members| members.remove("consolidated_metadata"));
+            json::compact(&value)
+        });
+        Some(value)
     }
 
     /// Whether it tells what the directory at `path` is; attributes alone may be a part of what was consolidated.
     fn is_node(&self, path: &str) -> bool {
-        NODES.iter().any(|name| self.document(path, name).is_some())
+        NODES.iter().any(|name| self.place(path, name).is_some())
     }
 
     /// The documents of the directory at `path`.
     fn documents_of(&self, path: &str) -> Documents {
-        let told = format::DOCUMENTS.iter().filter_map(|&name| Some((name, Ok(self.document(path, name)?.clone()))));
+        let told = format::DOCUMENTS.iter().filter_map(|&name| Some((name, self.document(path, name)?)));
         told.collect()
     }
 
@@ -85,23 +124,23 @@ impl Told {
     /// A node of both versions is one of Zarr v3, and then what was consolidated of the other version may be a leftover. Where
     /// only one format is looked for, another's is none of its documents.
     pub fn learn(&self, key: &Key, documents: &Documents, modified: SystemTime, wanted: Formats) {
-        let read = |name: &str| documents.get(name).and_then(|d| d.as_ref().ok()).and_then(|bytes| json::parse(bytes).ok());
-        let newer = documents.contains_key("zarr.json") && wanted.include(Format::Zarr3);
-        let listed = if newer {
-            read("zarr.json").and_then(|node| inline(&node))
-        } else if wanted.include(Format::Zarr2) {
-            read(".zmetadata").and_then(|consolidated| listed(&consolidated))
-        } else {
-            None
+        let read = |name: &str| {
+            let bytes = documents.get(name)?.as_ref().ok()?;
+            Book::read(bytes.clone(), name == "zarr.json", modified).ok()?.1
         };
-        let mut listed = listed.unwrap_or_default();
-        // Its own documents are there, and the store knows what it has in the place of one that is none.
-        listed.retain(|path, bytes| path.contains('/') && bytes.starts_with(b"{"));
+        let newer = documents.contains_key("zarr.json") && wanted.include(Format::Zarr3);
+        let mut book = match newer {
+            true => read("zarr.json"),
+            false => read(".zmetadata").filter(|_| wanted.include(Format::Zarr2)),
+        };
+        if let Some(Book { text, documents, .. }) = &mut book {
+            // Its own documents are there, and the store knows what it has in the place of one that is none.
+            documents.retain(|path, at| path.contains('/') && text.get(at.start) == Some(&b'{'));
+        }
         let mut books = self.books.write();
-        if listed.is_empty() {
-            books.remove(key);
-        } else {
-            books.insert(key.clone(), Arc::new(Book::new(listed, modified)));
+        match book.filter(|book| !book.documents.is_empty()) {
+            None => drop(books.remove(key)),
+            Some(book) => drop(books.insert(key.clone(), Arc::new(book))),
         }
     }
 
@@ -274,28 +313,6 @@ impl Tree {
     }
 }
 
-/// The documents that `.zmetadata` holds, by path, or whatever stands in the place of one; `None` where it holds nothing of the kind.
-fn listed(consolidated: &Value) -> Option<BTreeMap<String, Vec<u8>>> {
-    let members = consolidated.get("metadata")?.as_object()?;
-    let is_document = |path: &str| format::DOCUMENTS.contains(&path.rsplit_once('/').map_or(path, |(_, name)| name));
-    let documents = members.iter().filter(|(path, _)| is_document(path));
-    Some(documents.map(|(path, value)| (path.clone(), json::compact(value))).collect())
-}
-
-/// The same of what a `zarr.json` holds of the nodes below it.
-fn inline(node: &Value) -> Option<BTreeMap<String, Vec<u8>>> {
-    let members = node.get("consolidated_metadata")?.get("metadata")?.as_object()?;
-    let below = members.iter().filter(|(path, _)| !path.is_empty()).map(|(path, value)| {
-        let mut value = value.clone();
-        // Of a group below, zarr-python writes that it has consolidated metadata that lists nothing.
-        if let Value::Object(members) = &mut value {
-            members.remove("consolidated_metadata");
-        }
-        (format!("{path}/zarr.json"), json::compact(&value))
-    });
-    Some(below.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,12 +419,5 @@ mod tests {
             let is_told = |name| told.documents(&key(name)).is_some();
             assert_eq!((is_told("a"), is_told("b")), (a, b), "{documents:?} {wanted:?}");
         }
-    }
-
-    #[test]
-    fn zarr_3_tells_of_nodes() {
-        let node: Value =
-            serde_json::json!({"consolidated_metadata": {"kind": "inline", "metadata": {"a": {"node_type": "array"}}}});
-        assert_eq!(inline(&node).unwrap().keys().collect::<Vec<_>>(), ["a/zarr.json"]);
     }
 }

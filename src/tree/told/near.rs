@@ -5,15 +5,15 @@
 //! first name or directory that only it could tell of, and where it cannot be read it is not known what such a name stands for.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::{Book, directory, inline, listed};
+use super::{Book, directory};
 use crate::array::{Format, Formats};
 use crate::error::{Error, Kind, Result};
-use crate::format::{self, Documents, json, wkw};
+use crate::format::{self, Documents, wkw};
 use crate::limits;
 use crate::store::{Key, Listing, Meta, Range, Store, Version};
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -104,14 +104,22 @@ impl Near {
             Err(e) if e.is_failure() => return Err(e),
             _ => return Ok(Vec::new()),
         };
-        // Of a document's name nothing else is shown, and longer names nothing that takes a copy could hold.
-        let can_be = |name: &str| name.len() <= 255 && !format::DOCUMENTS.contains(&name) && !format::is_hidden(name.as_bytes());
-        let mut told: BTreeSet<&str> = book.nodes_below(&path).filter(|name| can_be(name) && key.join(name).is_ok()).collect();
+        let mut told: Vec<&str> = book.nodes_below(&path).collect();
+        // What is below one directory stands together.
+        told.dedup();
         if !told.is_empty() {
             let stored: HashSet<&[u8]> = stored.iter().map(|(name, _)| name).collect();
             told.retain(|name| !stored.contains(name.as_bytes()));
         }
+        // Of a document's name nothing else is shown, and longer names nothing that takes a copy could hold.
+        let can_be = |name: &str| name.len() <= 255 && !format::DOCUMENTS.contains(&name) && !format::is_hidden(name.as_bytes());
+        told.retain(|name| can_be(name) && key.join(name).is_ok());
         Ok(told.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Reads what tells of the directory `key`, so that [`Near::others`] has it at hand.
+    pub fn prepare(&self, key: &Key) {
+        drop(self.find(key, true));
     }
 
     /// What tells of `key`, from the nearest directory above it that has consolidated metadata (or from its own), and its path there.
@@ -186,32 +194,24 @@ impl Near {
     }
 
     fn read(&self, key: &Key) -> Result<Option<Book>> {
-        let get = |name: &str| {
+        // As for `Told::learn`: what stands beside a newer document may be a leftover.
+        for (name, format) in [("zarr.json", Format::Zarr3), (".zmetadata", Format::Zarr2)] {
+            if !self.wanted.include(format) {
+                continue;
+            }
+            let is_inline = format == Format::Zarr3;
             let mut bytes = Vec::new();
             let key = key.join(name)?;
-            match self.store.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes) {
-                Ok(meta) => Ok(Some((json::parse(&bytes).map_err(|e| e.about(&key))?, meta.modified))),
-                Err(e) if e.kind() == Kind::NotFound => Ok(None),
-                Err(e) => Err(e),
-            }
-        };
-        let damaged = |name: &str| {
-            let e = Error::corrupt("consolidated metadata without an object `metadata`");
-            key.join(name).map_or_else(|e| e, |key| e.about(key))
-        };
-        // As for `Told::learn`: what stands beside a newer document may be a leftover.
-        if self.wanted.include(Format::Zarr3)
-            && let Some((node, modified)) = get("zarr.json")?
-        {
-            return match node.get("consolidated_metadata") {
-                None | Some(Value::Null) => Ok(None),
-                Some(_) => inline(&node).ok_or_else(|| damaged("zarr.json")).map(|all| Some(Book::new(all, modified))),
+            let meta = match self.store.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes) {
+                Err(e) if e.kind() == Kind::NotFound => continue,
+                found => found?,
             };
-        }
-        if self.wanted.include(Format::Zarr2)
-            && let Some((document, modified)) = get(".zmetadata")?
-        {
-            return listed(&document).ok_or_else(|| damaged(".zmetadata")).map(|all| Some(Book::new(all, modified)));
+            let (document, book) = Book::read(bytes, is_inline, meta.modified).map_err(|e| e.about(&key))?;
+            return match document.get("consolidated_metadata") {
+                None | Some(Value::Null) if is_inline => Ok(None),
+                _ if book.is_some() => Ok(book),
+                _ => Err(Error::corrupt("consolidated metadata without an object `metadata`").about(&key)),
+            };
         }
         Ok(None)
     }
