@@ -226,13 +226,16 @@ fn typed(attributes: &Attributes, shown: Vec<(&str, Value)>, flavour: Flavour, d
 }
 
 /// The type of an attribute: numbers by the narrowest type that holds them all; all else is text, as netcdf-c itself types JSON.
+///
+/// netcdf-c and zarr-python write words for numbers that are not finite, which among others can be nothing else.
 fn attribute_type(value: &Value) -> &'static str {
     let one = std::slice::from_ref(value);
     let items = value.as_array().map_or(one, Vec::as_slice);
     let all = |check: &dyn Fn(&Value) -> bool| !items.is_empty() && items.iter().all(check);
+    let is_word = |v: &Value| v.as_str().is_some_and(|word| [NAN, INFINITY, NEGATIVE_INFINITY].contains(&word));
     if all(&Value::is_boolean) {
         "<u1"
-    } else if !all(&Value::is_number) {
+    } else if !items.iter().any(Value::is_number) || !all(&|v| v.is_number() || is_word(v)) {
         ">S1"
     } else if all(&|v| v.as_i64().is_some_and(|n| i32::try_from(n).is_ok())) {
         "<i4"

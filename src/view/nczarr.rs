@@ -10,7 +10,7 @@ use crate::array::{Array, Attributes, DType};
 use serde_json::{Map, Value, json};
 
 /// The dimension that scalars refer to.
-const SCALAR: &str = "_scalar_";
+pub const SCALAR: &str = "_scalar_";
 
 /// Whether the old readers know the type of an array (numbers only) and its chunks: none is longer than the array.
 pub fn is_readable(array: &Array) -> bool {

@@ -1,7 +1,8 @@
 //! xarray's spelling of the attribute `_FillValue` of floating-point arrays, which is not the same in both versions of Zarr.
 //!
 //! In Zarr v2 it is a number. In Zarr v3 xarray writes and expects the Base64 of its eight bytes as a float64, little-endian, and
-//! refuses the whole group for a number. zarr-python and GDAL take either for an attribute like others.
+//! refuses the whole group for a number, and for whatever stands in an array of texts or times. zarr-python and GDAL take either for
+//! an attribute like others.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
@@ -12,13 +13,17 @@ use serde_json::{Value, json};
 
 const FILL_VALUE: &str = "_FillValue";
 
-/// Spells the attribute of an array of Zarr v2 (or N5 or WKW) as Zarr v3 has it. What is no number stays.
+/// What CF has for the same, with as many values as there are. xarray takes it as it stands, in either version.
+const MISSING_VALUE: &str = "missing_value";
+
+/// Spells the attribute of an array of Zarr v2 (or N5 or WKW) as Zarr v3 has it. What xarray has no words for there becomes
+/// `missing_value`, by which it masks the same elements, unless the array has another one of that name.
 pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
-    let Some(value) = attributes.get_mut(FILL_VALUE) else { return };
+    let Some(value) = attributes.get(FILL_VALUE) else { return };
     // A list of one is how netcdf-c 4.8.0 writes a number.
     let only = match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
-        _ => &*value,
+        _ => value,
     };
     let spelled = |number: f64| Value::String(base64::encode(&number.to_le_bytes()));
     let found = match dtype {
@@ -30,7 +35,11 @@ pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
         _ => None,
     };
     if let Some(found) = found {
-        *value = found;
+        attributes.insert(FILL_VALUE.to_owned(), found);
+    } else if attributes.get(MISSING_VALUE).is_none_or(|missing| missing == value) {
+        let value = value.clone();
+        attributes.shift_remove(FILL_VALUE);
+        attributes.insert(MISSING_VALUE.to_owned(), value);
     }
 }
 

@@ -50,12 +50,14 @@ fn dimensioned(array: &Array) -> Result<Attributes> {
     if array.format == Format::Zarr3 {
         xarray::to_zarr2(&mut attributes, &array.dtype);
     }
-    if array.format == Format::Zarr3
-        && !attributes.contains_key(DIMENSIONS)
-        && let Some(names) = &array.dimension_names
-        && names.iter().all(Option::is_some)
-    {
-        attributes.insert(DIMENSIONS.to_owned(), json!(names));
+    if array.format == Format::Zarr3 && !attributes.contains_key(DIMENSIONS) {
+        let names = match &array.dimension_names {
+            // Without axes there are no names to tell, but xarray refuses an array of Zarr v2 that does not say so.
+            _ if array.shape.is_empty() && nczarr::is_scalar(array) => Some(json!([nczarr::SCALAR])),
+            _ if array.shape.is_empty() => Some(json!([])),
+            names => names.as_ref().filter(|names| names.iter().all(Option::is_some)).map(|names| json!(names)),
+        };
+        attributes.extend(names.map(|names| (DIMENSIONS.to_owned(), names)));
     }
     Ok(attributes)
 }

@@ -12,6 +12,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 import tensorstore
@@ -413,6 +414,20 @@ FILLS = {
     **{dtype: [7, [7], 0.1, float("nan"), "NaN", ["NaN"], "-Infinity", [1.5, 2.5]] for dtype in ("<f4", "<f8")},
     "|S3": ["abc", "0", ""],
 }
+
+
+def test_words_among_numbers_are_numbers(mount, room):
+    """netcdf-c writes words for what is not finite, and reads them so in pure Zarr; zarr-python puts them into consolidated metadata."""
+    numbers = {"ends": [0.5, np.inf], "low": [-np.inf, 2.0], "middle": [1.0, np.nan, 3.0]}
+    source = room / "source"
+    dataset = netCDF4.Dataset(f"file://{source}#mode=zarr,file", "w")
+    for name, value in numbers.items():
+        dataset.setncattr(name, np.array(value))
+    dataset.close()
+    assert json.loads((source / ".zattrs").read_text())["ends"] == [0.5, "Infinity"]
+    found = netcdf(mount(source, "--nczarr").where, room / "found")["attributes"]
+    for name, value in numbers.items():
+        assert found["@" + name].dtype == np.float64 and np.array_equal(found["@" + name], value, equal_nan=True), name
 
 
 def test_fill_values_have_the_type_of_their_variable(mount, room):

@@ -111,6 +111,39 @@ def test_spellings_of_zarr_2_in_zarr_3(dtype, spelled, room, mount):
             same(got["a"], want["a"], flavour)
 
 
+OTHERS = [
+    ("<U3", "ab"), ("<U3", ["é"]), ("|S3", "ab"), ("<M8[ns]", 1), ("<m8[s]", "NaT"), ("<c8", [1, 2]), ("<c16", ["NaN", 1.0]),
+    ("<f4", [1, 2]), ("<f8", None), ("<f4", "abc"), ("<i2", 1.5), ("<i4", [1, 2]), ("<i4", "1"), ("|b1", "x"), ("|V3", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [False, True])
+@pytest.mark.parametrize("dtype, spelled", OTHERS)
+def test_what_xarray_has_no_words_for_in_zarr_3(dtype, spelled, more, room, mount):
+    """There it refuses the whole group for it, or masks what it does not mask in Zarr v2."""
+    group = zarr.open_group(str(room / "a.zarr"), mode="w", zarr_format=2)
+    array = group.create_array("a", shape=(4,), chunks=(3,), dtype=dtype, fill_value=None)
+    if dtype[1] in "US":
+        array[...] = np.array(["a", "ab", "é" if dtype[1] == "U" else "", "abc"], dtype)
+    elif dtype[1] != "V":
+        array[...] = np.arange(4).astype(dtype)
+    array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": spelled, **({"missing_value": spelled} if more else {})})
+    want = masked(room / "a.zarr")["a"]
+    got = masked(mount(room / "a.zarr", "--zarr", "3").where)["a"]
+    assert got.dtype == want.dtype and str(got.values.tolist()) == str(want.values.tolist())
+
+
+def test_scalars_of_zarr_3_in_zarr_2(room, mount):
+    """In Zarr v2 xarray refuses the whole group for an array that does not name its axes, were it none."""
+    found = xarray.Dataset({"point": ((), 2.5), "line": (("x",), np.arange(3.0))})
+    found.to_zarr(room / "a.zarr", zarr_format=3, consolidated=False, encoding={"line": {"chunks": (2,)}})
+    view = mount(room / "a.zarr", "--zarr", "2")
+    assert raw(view.where).drop_attrs().identical(raw(room / "a.zarr").drop_attrs())
+    # One of netCDF has one axis.
+    got = raw(mount(room / "a.zarr", "--nczarr").where)
+    assert got.point.dims == ("_scalar_",) and got.point.values == [2.5] and got.line.values.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_what_xarray_wrote_is_shown_as_it_is(version, room, mount):
     written(room / "a.zarr", version, lambda fill: {"fill_value": fill} if version == 3 else {})
