@@ -8,6 +8,7 @@
 
 use crate::array::{Array, Attributes, DType};
 use serde_json::{Map, Value, json};
+use std::ops::RangeInclusive;
 
 /// The dimension that scalars refer to.
 pub const SCALAR: &str = "_scalar_";
@@ -22,14 +23,22 @@ pub fn is_readable(array: &Array) -> bool {
         && array.shape.iter().zip(&array.chunks).all(|(length, chunk)| chunk <= length)
 }
 
-/// Whether the old readers know all attributes: they take the type of a list from its first item, and know numbers only.
+/// Integers that the old readers know, in the order in which they look for the type of one.
+const INTEGERS: [RangeInclusive<i64>; 5] = [-0x80..=0x7f, 0..=0xff, -0x8000..=0x7fff, 0..=0xffff, -0x8000_0000..=0x7fff_ffff];
+
+/// Whether the old readers know all attributes: they take the type of a list from its first item, refuse the dataset for one that
+/// does not fit it, and know numbers only.
 pub fn are_readable(attributes: &Attributes) -> bool {
-    let is_i32 = |n: &Value| n.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+    let is_within = |range: &RangeInclusive<i64>, item: &Value| item.as_i64().is_some_and(|n| range.contains(&n));
+    let whole = |items: &[Value]| {
+        let of_first = INTEGERS.iter().find(|range| items.first().is_some_and(|first| is_within(range, first)));
+        of_first.is_some_and(|range| items.iter().all(|item| is_within(range, item)))
+    };
     let readable = |value: &Value| match value {
         Value::Null => false,
         Value::Array(items) => match items.as_slice() {
             [] => false,
-            items if items.iter().all(is_i32) => true,
+            items if whole(items) => true,
             [first, ..] => first.is_f64() && items.iter().all(Value::is_number),
         },
         _ => true,

@@ -236,11 +236,17 @@ def test_the_distribution_prints_values_and_dimensions(mount, room):
     written(root.create_group("g"), "w", (3,), (3,), "<f8", ["t"])
     root.create_array("none", shape=(0,), chunks=(1,), dtype="<i4")
     root.create_array("complex", shape=(3,), chunks=(3,), dtype="<c8")
+    # It takes the first for a byte, the second for a short, and the third for an unsigned one.
+    ranges = {"narrow": [0, 1000], "broad": [1000, -1], "unsigned": [40000, 1], "negative": [40000, -1], "far": [-40000, 40000]}
+    for name, valid in ranges.items():
+        written(root, name, (4,), (4,), names=["y"])
+        root[name].attrs["valid_range"] = valid
     text = " ".join(ncdump(mount(room / "source", "--nczarr").where).split())
     for part in ("y = 4 ;", "x = 6 ;", "int v(y, x) ;", "int point(_scalar_) ;", "point = 1 ;", "double w(t) ;", "w = 1, 2, 3 ;"):
         assert part in text, text
     assert "v = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10," in text
     assert "int wide" not in text
+    assert [name for name in ranges if f"int {name}(y) ;" in text] == ["broad", "unsigned", "far"]
 
 
 def test_a_dataset_with_marks_keeps_them(corpus, mount, room):
