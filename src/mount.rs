@@ -4,6 +4,7 @@
 //! on the way. It reports on its standard output, which is a pipe, once the mount answers; the first process waits for that.
 
 mod kernel;
+mod memory;
 
 use crate::cli::{Axes, Cli, View};
 use crate::error::{Error, Kind, Result};
@@ -27,9 +28,6 @@ const READY: &[u8] = b"mounted\n";
 
 /// How long open files may keep a detached mount alive after a signal.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Bounds of the default cache: an eighth of the memory, but neither next to nothing nor more than anyone expects.
-const CACHE: (u64, u64) = (64 << 20, 8 << 30);
 
 /// Runs the command.
 ///
@@ -153,7 +151,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     }
     let size = source.path.as_ref().and_then(|p| std::fs::metadata(p).ok()).filter(|m| m.is_file()).map_or(0, |m| m.len());
     let lanes = source.store.lanes();
-    let vfs = Arc::new(shown(&source, &cli.view, cli.view.cache_size.unwrap_or_else(default_cache))?);
+    let vfs = Arc::new(shown(&source, &cli.view, cli.view.cache_size.unwrap_or_else(memory::default_cache))?);
     vfs.read_ahead(lanes);
     if vfs.root_format().is_none() {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);
@@ -223,18 +221,36 @@ fn linger(events: &mpsc::Receiver<Event>) -> Result<()> {
 }
 
 fn signals(tell: &mpsc::Sender<Event>) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+    // Decoded blocks and the log are files: where they may not be as long as that (`ulimit -f`), it is an error of the one write, and
+    // not the end of the mount.
+    let mut numbers = vec![SIGINT, SIGTERM, SIGUSR1, SIGXFSZ];
+    // nohup(1) has it ignored, so that what it starts outlives its terminal.
+    if !ignores(SIGHUP) {
+        numbers.push(SIGHUP);
+    }
+    let mut signals = signal_hook::iterator::Signals::new(numbers)?;
     let tell = tell.clone();
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            let event = if signal == SIGUSR1 { Event::Statistics } else { Event::Signal };
+            let event = match signal {
+                SIGXFSZ => continue,
+                SIGUSR1 => Event::Statistics,
+                _ => Event::Signal,
+            };
             if tell.send(event).is_err() {
                 return;
             }
         }
     });
     Ok(())
+}
+
+/// Whether this process was started with a signal ignored.
+fn ignores(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set >> (signal - 1) & 1 == 1)
 }
 
 /// Tells the service manager that has started this process something, as sd_notify(3) has it; does nothing where there is none.
@@ -323,19 +339,6 @@ fn raise_descriptors() {
 fn threads(cli: &Cli) -> usize {
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     cli.threads.map_or(processors + 2, usize::from)
-}
-
-/// An eighth of the memory that this process may use.
-fn default_cache() -> u64 {
-    let number = |text: String| text.trim().parse::<u64>().ok();
-    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let kibibytes =
-            text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
-        Some(kibibytes << 10)
-    });
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(number);
-    let memory = total.into_iter().chain(group).min().unwrap_or(4 << 30);
-    (memory / 8).clamp(CACHE.0, CACHE.1)
 }
 
 #[cfg(test)]

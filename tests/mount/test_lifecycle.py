@@ -74,10 +74,21 @@ def test_unmounting_ends_the_daemon(command, corpus, mount):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_unmounts(number, corpus, mount):
-    view = mount(corpus.path(STORE))
+    # The tests may have been started below nohup(1).
+    view = mount(corpus.path(STORE), prefix=("env", "--default-signal=HUP"))
     first_chunk(view).read_bytes()
     view.signal(number)
     assert gone(view) == 0
+
+
+def test_a_hangup_that_is_ignored_ends_nothing(corpus, mount):
+    view = mount(corpus.path(STORE), prefix=("nohup",))
+    view.signal(signal.SIGHUP)
+    # Signals of different kinds are told of in the order of their numbers: this one after the other.
+    view.signal(signal.SIGUSR1)
+    wait_for(lambda: '"capacity"' in view.text(), 10, "the counters are logged")
+    assert mounted(view.where) and view.process.poll() is None
+    assert first_chunk(view).read_bytes()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -135,6 +135,27 @@ def test_readers_of_large_chunks_in_little_memory(readers, cache, limit, mount, 
         group.stop()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes control groups")
+def test_the_cache_is_a_part_of_the_memory_of_the_group(corpus, mount):
+    """A job of a cluster or a unit of systemd has a group of its own, somewhere below the one at the top."""
+    group, limit = Group(1024 * MIB), 1024 * MIB
+    try:
+        view = mount(corpus.path("zarr2/compressors.zarr"), prefix=group.prefix)
+        assert group.path is None or view.stats()["cache"]["capacity"] == limit // 8
+        view.stop()
+    finally:
+        group.stop()
+
+
+def test_a_block_longer_than_a_file_may_be(mount, room):
+    """`ulimit -f` is an error of one write (setrlimit(2)), which SIGXFSZ makes the end of who does not handle it."""
+    array(room / "s" / "a", 4, MIB, Zlib(level=1), lambda number: bytes([number]) * MIB)
+    view = mount(room / "s", prefix=("prlimit", "--fsize=102400"))
+    for number in range(4):
+        assert (view / "a" / str(number)).read_bytes() == bytes([number]) * MIB
+    assert view.process.poll() is None
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """2,000 chunks of one KiB in a directory and in an archive: chunk n holds n modulo 251."""
