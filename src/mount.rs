@@ -158,6 +158,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     }
     let user = fuse::User { uid: cli.uid, gid: cli.gid };
     let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user)?;
+    let own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
     let tell_end = tell.clone();
     std::thread::spawn(move || {
         let ended = session.join().map_err(|_| Error::new(Kind::Bug, "the kernel session panicked"));
@@ -169,8 +170,8 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     let answered = answered.map_err(|e| Error::new(Kind::Mount, e.to_string()).about(mountpoint.path.display()));
     let reported = answered.and_then(|()| if cli.daemon { detach_from_terminal() } else { Ok(()) });
     if let Err(e) = reported {
-        if !is_inherited {
-            kernel::detach(&mountpoint.path)?;
+        if let Some(own) = own {
+            own.detach()?;
         }
         return Err(e);
     }
@@ -179,7 +180,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         log::warn!("NOTIFY_SOCKET: the service manager cannot be told that the mount answers: {e}");
     }
     log::info!("{}: mounted on {}", source.name, mountpoint.path.display());
-    wait(&events, (!is_inherited).then_some(&mountpoint.path), &vfs)
+    wait(&events, own.as_ref(), &vfs)
 }
 
 enum Event {
@@ -189,14 +190,14 @@ enum Event {
     Ended(Result<()>),
 }
 
-/// Waits for the end of the mount; a signal detaches it first, and a second one ends everything at once. Without a mount point,
-/// who has mounted it detaches it.
-fn wait(events: &mpsc::Receiver<Event>, mountpoint: Option<&PathBuf>, vfs: &Vfs) -> Result<()> {
+/// Waits for the end of the mount; a signal detaches it first, and a second one ends everything at once. A mount that is not our own
+/// is detached by who has mounted it.
+fn wait(events: &mpsc::Receiver<Event>, own: Option<&kernel::Own>, vfs: &Vfs) -> Result<()> {
     loop {
         match events.recv().map_err(|_| Error::new(Kind::Bug, "the signal thread is gone"))? {
             Event::Ended(result) => return result,
-            Event::Signal => match mountpoint {
-                Some(mountpoint) => break kernel::detach(mountpoint)?,
+            Event::Signal => match own {
+                Some(own) => break own.detach()?,
                 None => return Ok(()),
             },
             Event::Statistics => logs::statistics(&vfs.statistics()),

@@ -5,12 +5,15 @@ use rustix::mount::UnmountFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The type of our mounts in the mount table.
 const TYPE: &[u8] = b"fuse.chunkmount";
+
+/// The mount table of this process.
+const TABLE: &str = "/proc/self/mountinfo";
 
 /// `chunkmount -u`: unmounts, lazily when files are open.
 ///
@@ -35,6 +38,46 @@ pub fn detach(mountpoint: &Path) -> Result<()> {
     match unmount(mountpoint, UnmountFlags::DETACH, &["-u", "-q", "-z"]) {
         Err(e) if is_ours(mountpoint)? => Err(e),
         _ => Ok(()),
+    }
+}
+
+/// A mount of ours by the number of its file system's device, by which it is known when its path is another one, or leads to what has been
+/// mounted over it.
+pub struct Own {
+    path: PathBuf,
+    device: Option<Vec<u8>>,
+}
+
+impl Own {
+    /// The mount that has just been made at `path`.
+    pub fn at(path: &Path) -> Self {
+        let table = std::fs::read(TABLE).unwrap_or_default();
+        let device = entries(&table).filter(|entry| entry.path == path.as_os_str()).last();
+        Self { path: path.to_owned(), device: device.filter(|entry| entry.kind == TYPE).map(|entry| entry.device.to_vec()) }
+    }
+
+    /// Takes it out of the tree as [`detach`] does: from where it was mounted or, where a directory above that was renamed, from where it
+    /// is now. What somebody has mounted over it stays, and it below that.
+    ///
+    /// # Errors
+    /// As [`detach`].
+    pub fn detach(&self) -> Result<()> {
+        let Some(device) = &self.device else { return detach(&self.path) };
+        let table = std::fs::read(TABLE)?;
+        let found = places(&table, device);
+        let is_here = found.iter().any(|(path, _)| *path == self.path.as_os_str());
+        for (path, is_covered) in found.iter().filter(|(path, _)| !is_here || *path == self.path.as_os_str()) {
+            let path = Path::new(path);
+            if *is_covered {
+                log::warn!(
+                    "{}: something else is mounted over this mount, which stays below it until that and it are unmounted",
+                    path.display()
+                );
+            } else {
+                detach(path)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -122,20 +165,45 @@ fn unmount(path: &Path, flags: UnmountFlags, helper: &[&str]) -> Result<()> {
 
 /// Whether the topmost mount at `path` is one of ours.
 fn is_ours(path: &Path) -> Result<bool> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    let table = std::fs::read(TABLE)?;
     Ok(topmost(&table, path).is_some_and(|kind| kind == TYPE))
 }
 
-/// The type of the last mount at `path` in the text of `mountinfo`, proc(5).
+/// The type of the last mount at `path` in the text of `mountinfo`.
 fn topmost<'a>(table: &'a [u8], path: &Path) -> Option<&'a [u8]> {
-    let mut found = None;
-    for line in table.split(|&b| b == b'\n') {
-        let mut fields = line.split(|&b| b == b' ');
-        if fields.nth(4).is_some_and(|field| unescape(field).as_bytes() == path.as_os_str().as_bytes()) {
-            found = fields.skip_while(|f| *f != b"-").nth(1);
+    entries(table).filter(|entry| entry.path == path.as_os_str()).last().map(|entry| entry.kind)
+}
+
+/// Where all of the file system of a device is mounted, and whether something is mounted over it there.
+fn places(table: &[u8], device: &[u8]) -> Vec<(OsString, bool)> {
+    let mut found: Vec<(OsString, bool)> = Vec::new();
+    for entry in entries(table) {
+        if let Some((_, is_covered)) = found.iter_mut().find(|(path, _)| *path == entry.path) {
+            *is_covered = entry.device != device;
+        } else if entry.device == device && entry.root == b"/" {
+            found.push((entry.path, false));
         }
     }
     found
+}
+
+/// A line of `mountinfo`.
+struct Entry<'a> {
+    device: &'a [u8],
+    /// The directory of the file system that is mounted.
+    root: &'a [u8],
+    path: OsString,
+    kind: &'a [u8],
+}
+
+/// The lines of the text of `mountinfo`, proc(5), in the order of mounting.
+fn entries(table: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    table.split(|&b| b == b'\n').filter_map(|line| {
+        let mut fields = line.split(|&b| b == b' ');
+        let (device, root, path) = (fields.nth(2)?, fields.next()?, fields.next()?);
+        let kind = fields.skip_while(|f| *f != b"-").nth(1)?;
+        Some(Entry { device, root, path: unescape(path), kind })
+    })
 }
 
 /// Undoes the octal escapes of blanks and backslashes.
@@ -167,5 +235,18 @@ mod tests {
         assert_eq!(topmost(TABLE, Path::new("/mnt/c")), Some(TYPE));
         assert_eq!(topmost(TABLE, Path::new("/")), Some(&b"ext4"[..]));
         assert_eq!(topmost(TABLE, Path::new("/mnt")), None);
+    }
+
+    #[test]
+    fn a_mount_is_found_by_its_device_wherever_it_is() {
+        let more = b"43 22 0:35 / /new\\040place ro - fuse.chunkmount /data/x rw
+44 22 0:35 /sub /mnt/bind ro - fuse.chunkmount /data/x rw
+45 42 0:41 / /mnt/c rw - tmpfs over rw
+";
+        let table = [TABLE, more].concat();
+        assert_eq!(places(&table, b"0:35"), [("/mnt/a b".into(), false), ("/new place".into(), false)]);
+        assert_eq!(places(&table, b"0:37"), [("/mnt/c".into(), true)]);
+        assert_eq!(places(TABLE, b"0:37"), [("/mnt/c".into(), false)]);
+        assert!(places(&table, b"0:99").is_empty());
     }
 }
