@@ -144,13 +144,19 @@ impl Store for DirStore {
             let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).ok()?;
             meta(&stat).ok()
         };
+        let all = |part: &[&[u8]]| part.iter().map(|name| look(name)).collect::<Vec<_>>();
         // More threads than processors: each waits for the disk now and then.
         std::thread::scope(|scope| {
             let parts: Vec<_> = names
                 .chunks(names.len().div_ceil(LOOKING).max(LEAST_LOOKS))
-                .map(|part| (part, scope.spawn(|| part.iter().map(|name| look(name)).collect::<Vec<_>>())))
+                .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, || all(part))))
                 .collect();
-            parts.into_iter().flat_map(|(part, found)| found.join().unwrap_or_else(|_| vec![None; part.len()])).collect()
+            let found = parts.into_iter().map(|(part, found)| match found {
+                Ok(thread) => thread.join().unwrap_or_else(|_| vec![None; part.len()]),
+                // No more threads may be started.
+                Err(_) => all(part),
+            });
+            found.flatten().collect()
         })
     }
 

@@ -95,37 +95,50 @@ impl Drop for Ending {
 
 impl Vfs {
     /// Begins to list what a group holds, or the chunks of an array and what else lies beside them, in a thread that ends with the
-    /// listing, or when nobody wants more of it. What `near` tells besides comes last.
+    /// listing, or when nobody wants more of it; lists all of it at once where no thread can be started. What `near` tells besides comes last.
     pub(super) fn grow(dir: Arc<Dir>, store: Arc<dyn Store>, near: Option<Arc<Near>>) -> Arc<Growing> {
-        let growing = Arc::new(Growing::default());
-        let ending = Ending(growing.clone());
-        std::thread::spawn(move || {
-            let growing = &ending.0;
-            let key = &dir.directory.key;
-            let mut batch = Listing::default();
-            let listed = std::thread::scope(|scope| {
-                // Consolidated metadata of so many takes about as long to read as they take to list. Without a thread it is read after.
-                let mut aside = near.as_ref().map(|near| || near.prepare(key));
-                let mut see = |name: &[u8], kind| {
-                    let Some(kind) = shown(&dir, &*store, name, kind) else { return Ok(()) };
-                    batch.push(name, kind)?;
-                    if batch.len() < BATCH {
-                        return Ok(());
-                    }
-                    drop(aside.take().map(|aside| std::thread::Builder::new().spawn_scoped(scope, aside)));
-                    growing.append(&mut batch)?;
-                    if Arc::strong_count(growing) == 1 { Err(Error::usage("nobody wants more")) } else { Ok(()) }
-                };
-                store.list_each(key, &mut see)
-            });
-            let result = listed.and_then(|()| growing.append(&mut batch)).and_then(|()| match &near {
-                Some(near) => growing.add(near, key),
-                None => Ok(()),
-            });
-            growing.end(result);
-        });
-        growing
+        let begin = || {
+            let growing = Arc::new(Growing::default());
+            let job = (Ending(growing.clone()), dir.clone(), store.clone(), near.clone());
+            (growing, move || fill(&job.0.0, &job.1, &*job.2, job.3.as_deref()))
+        };
+        let (growing, job) = begin();
+        match std::thread::Builder::new().name("listing".into()).spawn(job) {
+            Ok(_) => growing,
+            Err(e) => {
+                log::debug!("no thread for a listing: {e}");
+                let (growing, job) = begin();
+                job();
+                growing
+            }
+        }
     }
+}
+
+/// Lists all of a directory for [`Vfs::grow`].
+fn fill(growing: &Arc<Growing>, dir: &Dir, store: &dyn Store, near: Option<&Near>) {
+    let key = &dir.directory.key;
+    let mut batch = Listing::default();
+    let listed = std::thread::scope(|scope| {
+        // Consolidated metadata of so many takes about as long to read as they take to list. Without a thread it is read after.
+        let mut aside = near.map(|near| || near.prepare(key));
+        let mut see = |name: &[u8], kind| {
+            let Some(kind) = shown(dir, store, name, kind) else { return Ok(()) };
+            batch.push(name, kind)?;
+            if batch.len() < BATCH {
+                return Ok(());
+            }
+            drop(aside.take().map(|aside| std::thread::Builder::new().spawn_scoped(scope, aside)));
+            growing.append(&mut batch)?;
+            if Arc::strong_count(growing) == 1 { Err(Error::usage("nobody wants more")) } else { Ok(()) }
+        };
+        store.list_each(key, &mut see)
+    });
+    let result = listed.and_then(|()| growing.append(&mut batch)).and_then(|()| match near {
+        Some(near) => growing.add(near, key),
+        None => Ok(()),
+    });
+    growing.end(result);
 }
 
 /// What a name of the source's directory is shown as; `None` where it is not, or stands for what is shown under another name.
