@@ -1,6 +1,7 @@
 """How a mount begins and ends: exit statuses, one line of error, and nothing left behind."""
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -327,6 +328,21 @@ def test_an_ordinary_user(corpus, room, ordinary_user):
         detach(where)
 
 
+def test_a_user_who_may_start_no_more_processes(room, mount, ordinary_user):
+    """A thread is a process to `ulimit -u`: where none can be started, what they would have done is done all the same."""
+    array = room / "s" / "a"
+    array.mkdir(parents=True)
+    meta = {"zarr_format": 2, "shape": [3000], "chunks": [1], "dtype": "|u1", "compressor": None, "filters": None, "order": "C", "fill_value": 0}
+    (array / ".zarray").write_text(json.dumps(meta))
+    for number in range(3000):
+        (array / str(number)).write_bytes(b"x")
+    view = mount(room / "s", where=ordinary_user.home / "mnt", prefix=ordinary_user.prefix)
+    subprocess.run([*ordinary_user.prefix, "prlimit", "--pid", str(view.process.pid), "--nproc=1:1"], check=True)
+    listed = subprocess.run([*ordinary_user.prefix, "ls", "-l", view / "a"], capture_output=True, text=True)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert sorted(line.split()[-1] for line in listed.stdout.splitlines()[1:]) == sorted(map(str, range(3000)))
+
+
 def test_allow_other(corpus, mount, room):
     """Mounted by root with --allow-other, readable by an ordinary user."""
     if os.getuid() != 0:
@@ -382,6 +398,28 @@ def test_what_was_mounted_below_stays(how, corpus, mount, room):
         upper.signal(signal.SIGTERM)
     assert upper.process.wait(10) == 0
     assert mounted(where)[:2] == ("tmpfs", "below")
+
+
+def test_what_is_mounted_above_stays(corpus, mount, room):
+    """Nor the one that covers it, which is somebody else's."""
+    lower = mount(corpus.path(STORE))
+    subprocess.run(["mount", "-t", "tmpfs", "above", lower.where], check=True)
+    lower.signal(signal.SIGTERM)
+    assert lower.process.wait(10) == 0
+    assert mounted(lower.where)[:2] == ("tmpfs", "above") and str(lower.where) in lower.text()
+    subprocess.run(["umount", lower.where], check=True)
+    # What is dead below is healed as any.
+    assert first_chunk(mount(corpus.path(STORE), where=lower.where)).read_bytes()
+
+
+def test_a_mount_whose_place_was_renamed(corpus, mount, room):
+    (room / "old").mkdir()
+    view = mount(corpus.path(STORE), where=room / "old" / "mnt")
+    (room / "old").rename(room / "new")
+    assert mounted(room / "new" / "mnt")
+    view.signal(signal.SIGTERM)
+    assert view.process.wait(10) == 0
+    assert not mounted(room / "new" / "mnt") and not mounted(room / "old" / "mnt")
 
 
 @pytest.mark.parametrize("name", ["a b", "a,b", "a\\b", "a\\,b", "ü→", "-a", "a%2Cb"])
