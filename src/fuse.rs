@@ -147,8 +147,9 @@ pub fn mount(
         log::debug!("the kernel reads no decoded blocks by itself: {e}");
         shared.passing.stop();
     }
+    let other = std::thread::Builder::new().spawn(|| Ok(())).map_err(failed)?;
     let mut session = session.spawn().map_err(failed)?;
-    let end = std::mem::replace(&mut session.guard, std::thread::spawn(|| Ok(())));
+    let end = std::mem::replace(&mut session.guard, other);
     // Dropped, it would unmount once more by path after the end, and so take away what is mounted there by then: the file system
     // that was covered, or somebody's next mount. Whoever ends this mount detaches it.
     std::mem::forget(session);

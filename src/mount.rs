@@ -160,14 +160,13 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user)?;
     let own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
     let tell_end = tell.clone();
-    std::thread::spawn(move || {
+    let served = thread(move || {
         let ended = session.join().map_err(|_| Error::new(Kind::Bug, "the kernel session panicked"));
         let ended = ended.and_then(|r| r.map_err(|e| Error::new(Kind::Mount, format!("the kernel session ended: {e}"))));
         let _ = tell_end.send(Event::Ended(ended));
     });
-    // The mount answers when this returns; the threads above serve it.
-    let answered = if is_inherited { Ok(()) } else { kernel::answers(&mountpoint.path) };
-    let answered = answered.map_err(|e| Error::new(Kind::Mount, e.to_string()).about(mountpoint.path.display()));
+    let answered = served.and_then(|()| if is_inherited { Ok(()) } else { answers(&events, &tell, &mountpoint.path) });
+    let answered = answered.map_err(|e| e.about(mountpoint.path.display()));
     let reported = answered.and_then(|()| if cli.daemon { detach_from_terminal() } else { Ok(()) });
     if let Err(e) = reported {
         if let Some(own) = own {
@@ -183,10 +182,44 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     wait(&events, own.as_ref(), &vfs)
 }
 
+/// Waits until the mount answers, which the threads that were started for it do: who asks waits for ever where none could be. Signals
+/// that come meanwhile are told again.
+///
+/// # Errors
+/// [`Kind::Mount`] with the reason of its end.
+fn answers(events: &mpsc::Receiver<Event>, tell: &mpsc::Sender<Event>, mountpoint: &Path) -> Result<()> {
+    let (asking, path) = (tell.clone(), mountpoint.to_owned());
+    thread(move || {
+        let _ = asking.send(Event::Answered(kernel::answers(&path)));
+    })?;
+    let mut others = Vec::new();
+    let answered = loop {
+        match events.recv().map_err(|_| Error::new(Kind::Bug, "the signal thread is gone"))? {
+            Event::Answered(answer) => break answer.map_err(|e| Error::new(Kind::Mount, e.to_string())),
+            Event::Ended(result) => break result.and(Err(Error::new(Kind::Mount, "was unmounted at once"))),
+            other => others.push(other),
+        }
+    };
+    others.into_iter().try_for_each(|event| tell.send(event)).map_err(|_| Error::new(Kind::Bug, "nobody hears of signals"))?;
+    answered
+}
+
+/// Starts a thread.
+///
+/// # Errors
+/// [`Kind::Mount`] where no more may be started.
+fn thread(job: impl FnOnce() + Send + 'static) -> Result<()> {
+    let started = std::thread::Builder::new().spawn(job).map(drop);
+    started
+        .map_err(|e| Error::new(Kind::Mount, format!("no thread can be started: {e} (a limit of processes, as by ulimit -u?)")))
+}
+
 enum Event {
     Signal,
     /// SIGUSR1.
     Statistics,
+    /// What the mount answered at first.
+    Answered(std::io::Result<()>),
     Ended(Result<()>),
 }
 
@@ -195,7 +228,14 @@ enum Event {
 fn wait(events: &mpsc::Receiver<Event>, own: Option<&kernel::Own>, vfs: &Vfs) -> Result<()> {
     loop {
         match events.recv().map_err(|_| Error::new(Kind::Bug, "the signal thread is gone"))? {
-            Event::Ended(result) => return result,
+            Event::Ended(Err(e)) => {
+                // It may be there still, with nobody who serves it.
+                log::warn!("the mount ends: {e}");
+                own.map_or(Ok(()), kernel::Own::detach)?;
+                return Err(e);
+            }
+            Event::Ended(Ok(())) => return Ok(()),
+            Event::Answered(_) => {}
             Event::Signal => match own {
                 Some(own) => break own.detach()?,
                 None => return Ok(()),
@@ -216,7 +256,7 @@ fn linger(events: &mpsc::Receiver<Event>) -> Result<()> {
             result.unwrap_or_else(|e| log::debug!("{e}"));
             Ok(())
         }
-        Ok(Event::Signal | Event::Statistics) | Err(RecvTimeoutError::Timeout) => Ok(()),
+        Ok(Event::Signal | Event::Statistics | Event::Answered(_)) | Err(RecvTimeoutError::Timeout) => Ok(()),
         Err(RecvTimeoutError::Disconnected) => Err(Error::new(Kind::Bug, "the signal thread is gone")),
     }
 }
@@ -232,7 +272,7 @@ fn signals(tell: &mpsc::Sender<Event>) -> Result<()> {
     }
     let mut signals = signal_hook::iterator::Signals::new(numbers)?;
     let tell = tell.clone();
-    std::thread::spawn(move || {
+    thread(move || {
         for signal in signals.forever() {
             let event = match signal {
                 SIGXFSZ => continue,
@@ -243,8 +283,7 @@ fn signals(tell: &mpsc::Sender<Event>) -> Result<()> {
                 return;
             }
         }
-    });
-    Ok(())
+    })
 }
 
 /// Whether this process was started with a signal ignored.

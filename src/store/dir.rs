@@ -31,6 +31,9 @@ const LOOKING: usize = 8;
 /// Fewest files that are worth a thread.
 const LEAST_LOOKS: usize = 256;
 
+/// In a second.
+const NANOSECONDS: u128 = 1_000_000_000;
+
 /// How a directory is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DirOptions {
@@ -237,7 +240,10 @@ fn nanoseconds(seconds: i64, nanoseconds: i128) -> i128 {
 }
 
 fn system_time(nanoseconds: i128) -> SystemTime {
-    let distance = Duration::from_nanos(u64::try_from(nanoseconds.unsigned_abs()).unwrap_or(u64::MAX));
+    // All that a file system may have: nanoseconds alone, in 64 bits, end in 2554.
+    let distance = nanoseconds.unsigned_abs();
+    let part = u32::try_from(distance % NANOSECONDS).unwrap_or(0);
+    let distance = Duration::new(u64::try_from(distance / NANOSECONDS).unwrap_or(u64::MAX), part);
     let epoch = SystemTime::UNIX_EPOCH;
     let time = if nanoseconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
     time.unwrap_or(epoch)
@@ -295,6 +301,17 @@ const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NONBL
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_as_far_away_as_may_be() {
+        // As GNU date has them: `date -u -d @99999999999 +%Y` is 5138.
+        let seconds = |n: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(n);
+        assert_eq!(system_time(nanoseconds(99_999_999_999, 5)), seconds(99_999_999_999) + Duration::from_nanos(5));
+        assert_eq!(
+            system_time(nanoseconds(-99_999_999_999, 5)),
+            SystemTime::UNIX_EPOCH - Duration::new(99_999_999_998, 999_999_995)
+        );
+    }
 
     #[test]
     fn a_file_that_ends_early_was_cut() {

@@ -42,17 +42,21 @@ pub struct Ahead {
 type Wish = (Place, Option<Place>);
 
 impl Vfs {
-    /// Starts `threads` threads that read ahead, until [`Vfs::end_reading_ahead`] or the end of the process.
+    /// Starts `threads` threads that read ahead, until [`Vfs::end_reading_ahead`] or the end of the process; fewer where no
+    /// more can be started.
     pub fn read_ahead(self: &Arc<Self>, threads: usize) {
-        self.ahead.workers.fetch_add(threads, Ordering::Relaxed);
         for _ in 0..threads {
             let vfs = Arc::clone(self);
-            std::thread::spawn(move || {
+            let started = std::thread::Builder::new().spawn(move || {
                 while let Some((place, other)) = vfs.ahead.take() {
                     // A panic of a decoder is told to who opens the chunk; this thread lives on.
                     let _ = catch_unwind(AssertUnwindSafe(|| vfs.fetch_ahead(&place, other.as_ref())));
                 }
             });
+            match started {
+                Ok(_) => self.ahead.workers.fetch_add(1, Ordering::Relaxed),
+                Err(e) => return log::debug!("no thread that reads ahead: {e}"),
+            };
         }
     }
 

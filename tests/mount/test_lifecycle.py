@@ -343,6 +343,36 @@ def test_a_user_who_may_start_no_more_processes(room, mount, ordinary_user):
     assert sorted(line.split()[-1] for line in listed.stdout.splitlines()[1:]) == sorted(map(str, range(3000)))
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes control groups")
+def test_a_start_with_few_threads(corpus, room):
+    """Where threads are too few for a mount, one line says so, nothing is left, and nobody waits for an answer that nobody gives."""
+    second = Path("/sys/fs/cgroup/cgroup.controllers")
+    root = Path("/sys/fs/cgroup") if second.exists() and "pids" in second.read_text().split() else Path("/sys/fs/cgroup/pids")
+    if root.name == "cgroup" and "pids" not in (root / "cgroup.subtree_control").read_text().split():
+        (root / "cgroup.subtree_control").write_text("+pids")
+    group, where, ended = root / f"chunkmount-{os.getpid()}", room / "mnt", []
+    group.mkdir()
+    where.mkdir()
+    prefix = ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh")
+    try:
+        for most in range(2, 40):
+            (group / "pids.max").write_text(str(most))
+            run = background(corpus.path(STORE), where, prefix=prefix)
+            ended.append(run.returncode)
+            if run.returncode == 0:
+                # The last thread may be missing after the first have answered.
+                wait_for(lambda: chunkmount("-u", where).returncode == 0 or mounted(where) is None, 10, "it is unmounted")
+            else:
+                assert len(run.stderr.splitlines()) == 1 and "Resource temporarily unavailable" in run.stderr, (most, run.stderr)
+                assert mounted(where) is None, (most, run.stderr)
+            wait_for(lambda: not (group / "cgroup.procs").read_text(), 10, "all processes have ended")
+        assert ended[0] != 0 and ended[-1] == 0
+    finally:
+        detach(where)
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), 10, "all processes have ended")
+        group.rmdir()
+
+
 def test_allow_other(corpus, mount, room):
     """Mounted by root with --allow-other, readable by an ordinary user."""
     if os.getuid() != 0:
