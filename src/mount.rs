@@ -157,8 +157,14 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         log::info!("{}: belongs to no format itself; what lies in it is looked at in turn", source.name);
     }
     let user = fuse::User { uid: cli.uid, gid: cli.gid };
+    let turn = if is_inherited { None } else { kernel::turn(&mountpoint.path) };
+    if !is_inherited {
+        // Another may have been quicker.
+        kernel::heal(&mountpoint.path)?;
+    }
     let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user)?;
     let own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
+    drop(turn);
     let tell_end = tell.clone();
     let served = thread(move || {
         let ended = session.join().map_err(|_| Error::new(Kind::Bug, "the kernel session panicked"));
@@ -334,8 +340,12 @@ impl Mountpoint {
             Ok(meta) if meta.is_dir() => false,
             Ok(_) => return Err(Error::usage("is not a directory").about(path.display())),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir(path).map_err(about)?;
-                true
+                match std::fs::create_dir(path) {
+                    Ok(()) => true,
+                    // Another that begins at the same time has made it.
+                    Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
+                    Err(e) => return Err(about(e)),
+                }
             }
             Err(e) => return Err(about(e)),
         };

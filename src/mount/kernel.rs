@@ -1,6 +1,7 @@
 //! What the kernel's mount table says, and how to unmount: directly as root, through `fusermount3` as anyone else.
 
 use crate::error::{Error, Kind, Result};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::ffi::OsString;
@@ -8,12 +9,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The type of our mounts in the mount table.
 const TYPE: &[u8] = b"fuse.chunkmount";
 
 /// The mount table of this process.
 const TABLE: &str = "/proc/self/mountinfo";
+
+/// How long others may take to mount where this process is to.
+const TURN: Duration = Duration::from_secs(1);
 
 /// `chunkmount -u`: unmounts, lazily when files are open.
 ///
@@ -97,6 +102,22 @@ pub fn heal(mountpoint: &Path) -> Result<()> {
         }
         _ => Err(Error::usage("a chunkmount is mounted there already").about(mountpoint.display())),
     }
+}
+
+/// The right to mount on a directory, for as long as it is kept, among all that ask for it so: of several that begin at once (each task of a
+/// job does) one mounts, and the others find it there. Who keeps others from it for longer than a mount takes means something else by that.
+pub fn turn(mountpoint: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(mountpoint, flags, Mode::empty()).ok()?;
+    let begun = Instant::now();
+    while let Err(e) = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        if e != rustix::io::Errno::WOULDBLOCK || begun.elapsed() > TURN {
+            log::debug!("{}: is mounted on without a lock: {e}", mountpoint.display());
+            return None;
+        }
+        std::thread::sleep(TURN / 100);
+    }
+    Some(directory)
 }
 
 /// The open `/dev/fuse` that a mount point `/dev/fd/N` names: somebody with the right to has mounted it and passed it on.

@@ -14,7 +14,7 @@ import pytest
 
 from support import data
 from support.checks import check_array, check_store
-from support.mounting import BACKGROUND, binary, detach, mounted, wait_for
+from support.mounting import BACKGROUND, binary, detach, mounted, mounts, wait_for
 
 STORE = "zarr2/compressors.zarr"
 
@@ -199,6 +199,23 @@ def test_what_lies_below_a_mount_comes_back(corpus, mount, room):
     assert "note" not in os.listdir(view)
     view.stop()
     assert (room / "full" / "note").read_text() == "still here"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_many_mount_in_one_place_at_once(exists, corpus, room):
+    """As the tasks of a job do that begin together: one mount, and all others find it there."""
+    for turn in range(8):
+        where = room / f"mnt{turn}"
+        if exists:
+            where.mkdir()
+        command = [str(binary()), str(corpus.path(STORE)), str(where), "--log-file", str(room / f"log{BACKGROUND}")]
+        tasks = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(8)]
+        try:
+            told = [(task.communicate(timeout=60)[1], task.returncode) for task in tasks]
+            assert sum(point == str(where) for point, _ in mounts()) == 1, told
+            assert sorted(status for _, status in told) == [0] + 7 * [USAGE], told
+        finally:
+            detach(where)
 
 
 def test_two_mounts_at_once(corpus, mount):
