@@ -108,7 +108,7 @@ fn line(format: LogFormat, time: SystemTime, level: Level, target: &str, text: &
     }
 }
 
-/// Sends an event to the system's log, as syslog(3) does.
+/// Sends an event to the system's log, as syslog(3) does, but waits for nobody who reads it: readers of the mount would wait as well.
 fn system(socket: &Path, level: Level, text: &str) -> std::io::Result<()> {
     /// `LOG_DAEMON`, shifted.
     const FACILITY: u8 = 3 << 3;
@@ -119,7 +119,9 @@ fn system(socket: &Path, level: Level, text: &str) -> std::io::Result<()> {
         Level::Debug | Level::Trace => 7,
     };
     let text = format!("<{}>chunkmount[{}]: {text}", FACILITY | severity, std::process::id());
-    UnixDatagram::unbound()?.send_to(text.as_bytes(), socket).map(drop)
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.send_to(text.as_bytes(), socket).map(drop)
 }
 
 /// Coordinated universal time to the second.
@@ -175,5 +177,15 @@ mod tests {
         let length = socket.recv(&mut bytes).unwrap();
         // Facility daemon, severity warning: RFC 3164.
         assert_eq!(String::from_utf8_lossy(&bytes[..length]), format!("<28>chunkmount[{}]: x: is corrupt", std::process::id()));
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_keeps_nobody_waiting() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("log");
+        let _socket = UnixDatagram::bind(&path).unwrap();
+        // Far more than the datagrams that a socket takes before its reader does (unix(7), `max_dgram_qlen`).
+        let ended = (0..100_000).find_map(|_| system(&path, Level::Warn, "x").err());
+        assert_eq!(ended.map(|e| e.kind()), Some(std::io::ErrorKind::WouldBlock));
     }
 }
