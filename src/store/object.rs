@@ -12,11 +12,13 @@ mod credentials;
 mod disk;
 mod endpoint;
 mod fail;
+mod fetch;
 mod merge;
 mod names;
 mod open;
 mod read;
 mod shelf;
+mod tidy;
 mod wire;
 
 pub use address::{Address, Options, Service};
@@ -78,6 +80,8 @@ pub struct Remote {
     merge: Merge,
     /// Whether it was said that versions are not told.
     said: AtomicBool,
+    /// Whether it was said that names are left out.
+    said_names: AtomicBool,
 }
 
 impl Remote {
@@ -98,6 +102,7 @@ impl Remote {
             first_pages: Flights::default(),
             listings: Flights::default(),
             said: AtomicBool::new(false),
+            said_names: AtomicBool::new(false),
         }
     }
 
@@ -335,9 +340,15 @@ fn split(key: &Key) -> (Option<Key>, &[u8]) {
     }
 }
 
-// An entity tag as answers for single objects have it; some listings leave the quotation marks out.
+// An entity tag as answers for single objects have it; some listings leave the quotation marks out. Empty where there is none.
 fn quoted(tag: &str) -> String {
-    if tag.starts_with('"') || tag.starts_with("W/") { tag.to_owned() } else { format!("\"{tag}\"") }
+    if tidy::is_blank(tag) {
+        String::new()
+    } else if tag.starts_with('"') || tag.starts_with("W/") {
+        tag.to_owned()
+    } else {
+        format!("\"{tag}\"")
+    }
 }
 
 fn version(object: &ObjectMeta) -> Version {

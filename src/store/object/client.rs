@@ -1,6 +1,6 @@
 //! A connection to one bucket, container or web server: how it is asked, how long, and how often.
 //!
-//! A question has a deadline, which holds for all of its attempts together. It is put off only by progress: each [`WINDOW`] bytes
+//! A question has a deadline, which holds for all of its attempts together. It is put off only by progress: each 8 MiB
 //! of an object give it a new one, so that a large object on a slow line is read, and a drip of bytes is not waited for.
 
 use super::credentials::{self, Credentials};
@@ -8,7 +8,6 @@ use super::endpoint::{self, Host};
 use super::wire::{Ask, Connector, Counters, TRACE, Trace};
 use super::{Address, Options, Service, fail};
 use crate::error::{Error, Kind, Result};
-use crate::pieces;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -19,19 +18,13 @@ use object_store::{BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectMet
 use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout_at};
 
-/// So many bytes must come within the deadline; then it starts anew.
-const WINDOW: u64 = 8 << 20;
-
 /// Most repetitions of a request that failed. With the pauses between them they take a second or two.
 const RETRIES: usize = 6;
-
-/// Most repetitions of a read whose body was not what was promised.
-const REREADS: u32 = 2;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -39,20 +32,19 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer shows that the bucket is there.
 const ANSWERED: Duration = Duration::from_secs(10);
 
-/// Largest object that is read whole because the server does not answer ranges.
-const NO_RANGES: u64 = 64 << 20;
-
 /// See the module.
 pub struct Client {
-    runtime: Runtime,
-    objects: Arc<dyn ObjectStore>,
+    pub(super) runtime: Runtime,
+    pub(super) objects: Arc<dyn ObjectStore>,
     pages: Option<Arc<dyn PaginatedListStore>>,
     credentials: Option<Credentials>,
     /// What was asked so far.
     pub counters: Arc<Counters>,
     timeout: Duration,
     /// Whether the last bytes can be asked for without knowing how many there are.
-    suffixes: bool,
+    suffixes: AtomicBool,
+    /// Whether the server knows no HEAD.
+    headless: AtomicBool,
     /// What is asked, for messages.
     pub endpoint: String,
     /// The bucket or container, as a person says it; `None` for a web server, which has none.
@@ -75,6 +67,8 @@ pub struct Page {
     pub directories: Vec<Path>,
     /// The token of the next page.
     pub next: Option<String>,
+    /// A name that was left out, because it cannot be asked for.
+    pub left_out: Option<String>,
 }
 
 impl Client {
@@ -97,7 +91,8 @@ impl Client {
             credentials: None,
             counters: Arc::clone(&counters),
             timeout: options.timeout,
-            suffixes: true,
+            suffixes: AtomicBool::new(true),
+            headless: AtomicBool::new(false),
             endpoint: String::new(),
             bucket: (!matches!(address.service, Service::Web { .. })).then(|| address.name("")),
             answered: Mutex::new(None),
@@ -229,7 +224,7 @@ impl Client {
             .with_http_connector(settings.connector(endpoint::host(&self.endpoint)))
             .with_client_options(settings.client);
         let store = Arc::new(builder.build().map_err(wrong)?);
-        self.suffixes = false;
+        self.forget_suffixes();
         self.pages = Some(store.clone());
         self.objects = store;
         Ok(())
@@ -254,11 +249,22 @@ impl Client {
     /// See [`fail::sort`].
     pub fn head(&self, path: &Path) -> Result<ObjectMeta> {
         let options = || GetOptions { head: true, ..GetOptions::default() };
+        if self.headless.load(Ordering::Relaxed) {
+            return self.ask(Ask::Get, path, &GetOptions::default).0;
+        }
         let (asked, trace) = self.ask(Ask::Head, path, &options);
         match asked {
             // An answer to HEAD has no text: what is absent may be the bucket, or something on the way may have answered.
             Err(_) if fail::is_unclear(&trace, self.bucket.as_deref()) => self.confirm(path, !fail::is_page(&trace)),
             Err(_) if fail::is_mute(&trace, self.bucket.as_deref()) => self.confirm(path, false),
+            // Some servers know no HEAD, or do not tell lengths by it. What comes before the bytes says the same.
+            Err(e) if fail::is_unknown_method(&trace) || e.kind() == Kind::Unavailable && fail::answered(&trace) => {
+                let (told, read) = self.ask(Ask::Get, path, &GetOptions::default);
+                if fail::is_unknown_method(&trace) && (told.is_ok() || fail::status(&read) == Some(404)) {
+                    self.headless.store(true, Ordering::Relaxed);
+                }
+                told
+            }
             asked => asked,
         }
     }
@@ -292,7 +298,7 @@ impl Client {
         (asked.map(|answer| answer.meta), trace)
     }
 
-    fn note_answer(&self) {
+    pub(super) fn note_answer(&self) {
         *self.answered.lock() = Some(Instant::now());
     }
 
@@ -323,130 +329,28 @@ impl Client {
             })?;
             self.note_answer();
             let next = page.page_token.filter(|token| !token.is_empty());
-            Ok(Page { objects: page.result.objects, directories: page.result.common_prefixes, next })
+            let left_out = trace.left_out.lock().take();
+            Ok(Page { objects: page.result.objects, directories: page.result.common_prefixes, next, left_out })
         }))
-    }
-
-    /// Reads `range` of an object into `into`, at the version `tag` where one is given: an entity tag that can be compared.
-    /// `accept` sees what is known of the object, and the number of bytes that are to come, before they do. `None` where the
-    /// range begins after the end of the object.
-    ///
-    /// # Errors
-    /// See [`fail::sort`]; what `accept` fails with.
-    pub fn read(
-        &self,
-        path: &Path,
-        range: Option<GetRange>,
-        tag: Option<&str>,
-        into: &mut Vec<u8>,
-        accept: &dyn Fn(&ObjectMeta, u64) -> Result<()>,
-    ) -> Result<Option<ObjectMeta>> {
-        let trace = Trace::new(Ask::Get);
-        self.runtime.block_on(TRACE.scope(Arc::clone(&trace), async {
-            let deadline = self.deadline();
-            let mut again = 0;
-            loop {
-                let read = self.read_once(path, range.as_ref(), tag, into, accept, &trace, deadline).await;
-                match read {
-                    Err((e, true)) if again < REREADS && Instant::now() < deadline => {
-                        again = again.saturating_add(1);
-                        log::debug!("{path}: {}; asked again", e.reason());
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                    Err((e, _)) => return Err(e),
-                    Ok(meta) => {
-                        self.note_answer();
-                        return Ok(meta);
-                    }
-                }
-            }
-        }))
-    }
-
-    // One read; an error says whether asking again may help. `None` where the range begins after the end.
-    #[expect(clippy::too_many_arguments, reason = "a part of `read`, with its state")]
-    async fn read_once(
-        &self,
-        path: &Path,
-        range: Option<&GetRange>,
-        tag: Option<&str>,
-        into: &mut Vec<u8>,
-        accept: &dyn Fn(&ObjectMeta, u64) -> Result<()>,
-        trace: &Trace,
-        mut deadline: Instant,
-    ) -> std::result::Result<Option<ObjectMeta>, (Error, bool)> {
-        use futures_util::StreamExt;
-        let options = |range| GetOptions { if_match: tag.map(ToOwned::to_owned), range, ..GetOptions::default() };
-        let asked = self.until(deadline, trace, || self.objects.get_opts(path, options(range.cloned()))).await;
-        let (result, wanted) = match asked {
-            Ok(result) => {
-                let wanted = 0..result.range.end.saturating_sub(result.range.start);
-                (result, wanted)
-            }
-            // A good answer to another question than was asked: there are servers that know no ranges.
-            Err(e) if range.is_some() && e.kind() == Kind::Unavailable && fail::answered(trace) => {
-                let all = self
-                    .until(deadline, trace, || self.objects.get_opts(path, options(None)))
-                    .await
-                    .map_err(|_| (e.clone(), false))?;
-                let inside = range.and_then(|range| range.as_range(all.meta.size).ok());
-                match inside.filter(|_| all.meta.size <= NO_RANGES && all.range == (0..all.meta.size)) {
-                    Some(inside) => (all, inside),
-                    None => return Err((e, false)),
-                }
-            }
-            // Only before any byte has come: what was there once is no empty range when it is asked for again.
-            Err(_) if range.is_some() && fail::status(trace) == Some(416) => return Ok(None),
-            Err(e) => return Err((e, false)),
-        };
-        let meta = result.meta.clone();
-        let expected = result.range.end.saturating_sub(result.range.start);
-        accept(&meta, wanted.end.saturating_sub(wanted.start)).map_err(|e| (e, false))?;
-        let size = usize::try_from(expected).map_err(|_| (Error::too_big(format!("{expected} bytes")), false))?;
-        into.clear();
-        crate::store::reserve(into, size).map_err(|e| (e, false))?;
-        let mut stream = std::pin::pin!(pieces::body(result.into_stream()));
-        let mut window = 0_u64;
-        while let Some(piece) = timeout_at(deadline, stream.next()).await.map_err(|_| (self.late(trace), false))? {
-            let piece = piece.map_err(|e| (fail::broke_off(&e), true))?;
-            let length = crate::store::len64(piece.len());
-            self.counters.bytes.fetch_add(length, Ordering::Relaxed);
-            if into.len().saturating_add(piece.len()) > size {
-                let reason = format!("the server gave more than the {expected} bytes that it promised");
-                return Err((Error::new(Kind::Unavailable, reason), true));
-            }
-            into.extend_from_slice(&piece);
-            window = window.saturating_add(length);
-            if window >= WINDOW {
-                window = 0;
-                deadline = self.deadline();
-            }
-        }
-        if into.len() != size {
-            let reason = format!("the server promised {expected} bytes and gave {}", into.len());
-            return Err((Error::new(Kind::Unavailable, reason), true));
-        }
-        if wanted.end.saturating_sub(wanted.start) != expected {
-            let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(into.len());
-            let (start, end) = (place(wanted.start), place(wanted.end));
-            into.truncate(end);
-            into.drain(..start.min(end));
-        }
-        Ok(Some(meta))
     }
 
     /// Whether a range of the last bytes can be asked for.
     pub fn has_suffixes(&self) -> bool {
-        self.suffixes
+        self.suffixes.load(Ordering::Relaxed)
     }
 
-    fn deadline(&self) -> Instant {
+    /// Notes that it cannot.
+    pub fn forget_suffixes(&self) {
+        self.suffixes.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
         let now = Instant::now();
         now.checked_add(self.timeout).unwrap_or(now)
     }
 
     // Asks, and once more where the server no longer takes the credentials and there are others.
-    async fn until<T, F>(&self, deadline: Instant, trace: &Trace, ask: impl Fn() -> F) -> Result<T>
+    pub(super) async fn until<T, F>(&self, deadline: Instant, trace: &Trace, ask: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
     {
@@ -465,7 +369,7 @@ impl Client {
         }
     }
 
-    fn late(&self, trace: &Trace) -> Error {
+    pub(super) fn late(&self, trace: &Trace) -> Error {
         fail::late(trace, self.timeout, self.bucket.as_deref())
     }
 }

@@ -90,6 +90,21 @@ pub fn is_page(trace: &Trace) -> bool {
     matches!(trace.last().1, Last::Refused { code: Some(code), .. } if code == WEB_PAGE)
 }
 
+/// Whether the server knows no HEAD, or says so.
+pub fn is_unknown_method(trace: &Trace) -> bool {
+    matches!(status(trace), Some(405 | 501))
+}
+
+/// Whether the answer may be for want of ranges that have no beginning: there are servers that take them for mistakes, or fail, or
+/// overlook them.
+pub fn is_no_suffix(trace: &Trace) -> bool {
+    match trace.last().1 {
+        Last::Refused { status: 400, code, .. } => !code.is_some_and(|code| ENDED.contains(&code.as_str())),
+        Last::Refused { status: 500 | 501, .. } | Last::Waiting => true,
+        _ => false,
+    }
+}
+
 /// Whether the last attempt was answered with success.
 pub fn answered(trace: &Trace) -> bool {
     trace.last().1 == Last::Waiting

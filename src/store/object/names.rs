@@ -10,6 +10,7 @@ use crate::store::Key;
 use object_store::path::Path;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Most memory for listings that are kept, in bytes: those of some three million objects.
@@ -101,7 +102,16 @@ impl Remote {
         if !key.is_root() {
             prefix.push('/');
         }
-        let Page { objects, directories, next } = self.client.page(&prefix, token)?;
+        let Page { objects, directories, next, left_out } = self.client.page(&prefix, token)?;
+        if let Some(name) = left_out {
+            shelf.left_out = true;
+            if !self.said_names.swap(true, Ordering::Relaxed) {
+                let name = self.address.name(&name);
+                log::warn!(
+                    "{name}: names with control characters, and those below an empty name, . or .., are not read; they are left out"
+                );
+            }
+        }
         let whole = prefix.strip_suffix('/').unwrap_or(&prefix);
         let name = |path: &Path| {
             if path.as_ref() == whole {

@@ -72,6 +72,7 @@ impl Remote {
                 return Err(Error::unsupported(reason));
             }
         }
+        let wanted = range;
         let range = match range {
             Range::All => None,
             Range::Part { length: 0, .. } | Range::Suffix(0) => return self.nothing(key, pin, into),
@@ -88,13 +89,20 @@ impl Remote {
                 None => Some(GetRange::Offset(offset)),
             },
         };
+        let is_suffix = matches!(range, Some(GetRange::Suffix(_)));
         // Only strong tags can be demanded; all are compared.
         let tag = match pin {
             Some(Version::Tag(tag)) if tag.starts_with('"') => Some(tag.as_ref()),
             _ => None,
         };
         let accept = |object: &ObjectMeta, length: u64| {
-            if pin.is_some_and(|pin| *pin != version(object)) {
+            let version = version(object);
+            let known = pin.or(file.as_ref().and_then(|known| Some(&known.as_ref()?.version)));
+            if is_untold(&version) && known.is_some_and(|known| !is_untold(known)) {
+                let reason = "an answer without the entity tag or time that the object has, as if from something on the way";
+                return Err(Error::new(Kind::Unavailable, reason));
+            }
+            if pin.is_some_and(|pin| *pin != version) {
                 return Err(changed());
             }
             if length > limit {
@@ -117,12 +125,21 @@ impl Remote {
                 }
                 Ok(meta)
             }
+            // Nothing begins after the end of the last bytes.
+            Ok(None) if is_suffix && self.client.has_suffixes() && self.present(key)?.size > 0 => {
+                self.client.forget_suffixes();
+                self.request(key, path, file, wanted, pin, limit, into)
+            }
             // The object ends before the range. If it did not when it was looked at, it is another one now.
             Ok(None) if self.present(key)?.size > begin => {
                 self.forget(key);
                 Err(changed())
             }
             Ok(None) => self.nothing(key, pin, into),
+            // There is another way.
+            Err(e) if is_suffix && !self.client.has_suffixes() && matches!(e.kind(), Kind::Unavailable | Kind::Denied) => {
+                self.request(key, path, file, wanted, pin, limit, into)
+            }
             Err(e) => {
                 if e.kind() == Kind::NotFound && file.is_none() {
                     self.learn(key, when, None);

@@ -37,6 +37,8 @@ pub struct Shelf {
     bound: Option<Vec<u8>>,
     /// Whether the directory has an object of its own, which marks it where it is empty.
     pub marked: bool,
+    /// Whether names were left out that cannot be asked for: the directory is not empty, and they are not absent.
+    pub left_out: bool,
     /// The token that gets the next page.
     pub next: Option<String>,
 }
@@ -106,9 +108,9 @@ impl Shelf {
         self.bound.is_none()
     }
 
-    /// Whether it holds no name.
+    /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && !self.left_out
     }
 
     /// Number of rows so far.
@@ -124,7 +126,8 @@ impl Shelf {
                 .ok()
                 .and_then(|i| self.rows.get(i))
         };
-        let covered = |directory| self.bound.as_ref().is_none_or(|bound| place(name, directory) < *bound);
+        let is_odd = self.left_out && name.iter().any(u8::is_ascii_control);
+        let covered = |directory| !is_odd && self.bound.as_ref().is_none_or(|bound| place(name, directory) < *bound);
         let file = match at(false) {
             // Without a version it must be asked for.
             Some(row) if row.version == 0 => None,

@@ -5,6 +5,7 @@
 //! so that errors are sorted by what the server said and not by a message.
 
 use super::endpoint::{Host, host};
+use super::{fetch, tidy};
 use crate::error::{Error, Kind};
 use crate::pieces;
 use bytes::Bytes;
@@ -94,6 +95,8 @@ pub struct Trace {
     state: Mutex<(u32, Last)>,
     /// The number of the credentials that the last attempt was signed with.
     signer: AtomicU64,
+    /// A name that was left out of a page, because it cannot be asked for.
+    pub left_out: Mutex<Option<String>>,
 }
 
 impl Trace {
@@ -153,7 +156,7 @@ struct Wire {
 
 #[async_trait::async_trait]
 impl HttpService for Wire {
-    async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
+    async fn call(&self, mut request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
         let trace = TRACE.try_with(Arc::clone).unwrap_or_default();
         if !self.is_for_objects(&request) {
             // What these answer says nothing of an object.
@@ -165,7 +168,11 @@ impl HttpService for Wire {
             }
             return answer;
         }
-        let counters = &self.connector.counters;
+        // Who says nothing may be given any coding, and the lengths and tags of what is coded are others.
+        if let Ok(identity) = "identity".parse() {
+            request.headers_mut().insert("accept-encoding", identity);
+        }
+        let (counters, version) = (&self.connector.counters, request.version());
         let counter = match trace.ask {
             Ask::Get => &counters.get,
             Ask::Head => &counters.head,
@@ -177,10 +184,11 @@ impl HttpService for Wire {
             state.0 = state.0.saturating_add(1);
             state.1 = Last::Waiting;
         }
-        let answer = match self.inner.execute(request).await {
+        let mut answer = match self.inner.execute(request).await {
             Ok(answer) => answer,
             Err(e) => return Err(self.broken(&trace, e)),
         };
+        tidy::headers(&mut answer);
         counters.reached.store(true, Ordering::Relaxed);
         let region = answer.headers().get("x-amz-bucket-region").and_then(|r| r.to_str().ok()).filter(|r| is_region(r));
         let region = region.map(ToOwned::to_owned);
@@ -190,11 +198,22 @@ impl HttpService for Wire {
         }
         let status = answer.status();
         if status.is_success() && trace.ask != Ask::List {
-            return Ok(answer);
+            // From version 2 on a body has an end of its own, too.
+            let ends = answer.version() > version || answer.headers().contains_key("transfer-encoding");
+            if trace.ask == Ask::Head || !ends || answer.headers().contains_key("content-length") {
+                return Ok(answer);
+            }
+            let (mut parts, body) = answer.into_parts();
+            let body = collect(body, fetch::NO_RANGES).await.map_err(|e| self.broken(&trace, e))?;
+            // What is too long stays without a length, and is refused.
+            if let Some(body) = &body {
+                parts.headers.insert("content-length", body.len().into());
+            }
+            return Ok(HttpResponse::from_parts(parts, body.unwrap_or_default().into()));
         }
         let (parts, body) = answer.into_parts();
         let limit = if status.is_success() { PAGE } else { ERROR_DOCUMENT };
-        let body = match collect(body, limit).await {
+        let mut body = match collect(body, limit).await {
             Ok(Some(body)) => body,
             Ok(None) if status.is_success() => return Err(odd(&trace, format!("a listing of more than {PAGE} bytes"))),
             // What is long is no error document of a store.
@@ -205,6 +224,10 @@ impl HttpService for Wire {
         if status.is_success() {
             if let Err(reason) = check_page(&body) {
                 return Err(odd(&trace, reason.to_owned()));
+            }
+            if let Some((page, name)) = std::str::from_utf8(&body).ok().and_then(tidy::page) {
+                body = page.into();
+                *trace.left_out.lock() = Some(name);
             }
         } else {
             // Where there is no text, as in an answer to HEAD, some say the code in a header.
@@ -320,7 +343,7 @@ fn reason(text: &str) -> (Option<String>, Option<String>) {
 }
 
 /// The text of the first element called `name`.
-fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, after) = text.split_once(&format!("<{name}>"))?;
     after.split_once('<').map(|(inside, _)| inside)
 }

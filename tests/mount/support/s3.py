@@ -201,7 +201,7 @@ class Request:
         if content is None:
             return self.error(404, "NoSuchKey")
         headers = self.headers_of(content)
-        if self.handler.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
+        if self.handler.headers.get("If-Match", headers.get("ETag")) != headers.get("ETag"):
             return self.error(412, "PreconditionFailed")
         part = self.slice(content)
         if part is None:
