@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fuse;
 use crate::logs;
 use crate::source::{self, Opened};
-use crate::store::object;
+use crate::store::{dir, object};
 use crate::tree::{self, Tree};
 use crate::vfs::{self, Vfs};
 use std::ffi::OsStr;
@@ -164,6 +164,9 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     }
     let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user)?;
     let own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
+    if let Some((major, minor)) = own.as_ref().and_then(kernel::Own::device) {
+        dir::stay_out(major, minor);
+    }
     drop(turn);
     let tell_end = tell.clone();
     let served = thread(move || {

@@ -61,6 +61,12 @@ impl Own {
         Self { path: path.to_owned(), device: device.filter(|entry| entry.kind == TYPE).map(|entry| entry.device.to_vec()) }
     }
 
+    /// Major and minor number of the device, where they are known.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        let (major, minor) = std::str::from_utf8(self.device.as_deref()?).ok()?.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+
     /// Takes it out of the tree as [`detach`] does: from where it was mounted or, where a directory above that was renamed, from where it
     /// is now. What somebody has mounted over it stays, and it below that.
     ///

@@ -6,15 +6,17 @@
 //! but the root's. A file is compared with itself before and after reading, so that bytes and version belong together.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+mod apart;
 mod resolve;
 
 use super::{Key, Listing, Meta, ObjectKind, Range, Requests, Store, Version};
 use crate::error::{Error, Kind, Result};
 use crate::pieces;
+pub use apart::stay_out;
 use resolve::Root;
 use rustix::fs::{AtFlags, FileType, OFlags, RawDir, Stat};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -121,8 +123,7 @@ impl DirStore {
 
     // The kind of a name that the listing itself does not tell. Only a directory is worth a second look: is it to be entered?
     fn kind_of(&self, directory: &OwnedFd, key: &Key, name: &[u8]) -> Result<ObjectKind> {
-        let is_directory = rustix::fs::statat(directory, name, AtFlags::NO_AUTOMOUNT)
-            .is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory);
+        let is_directory = self.root.peek(directory.as_fd(), name, OFlags::DIRECTORY).is_ok();
         if is_directory && key.join(name).and_then(|child| self.head_of(&child)).is_ok_and(|m| m.kind == ObjectKind::Directory) {
             return Ok(ObjectKind::Directory);
         }
@@ -202,6 +203,7 @@ fn failed(errno: Errno) -> Error {
     let error = std::io::Error::from(errno);
     match errno {
         Errno::NOENT | Errno::NOTDIR => Error::new(Kind::Unavailable, error.to_string()),
+        Errno::DEADLK => Error::corrupt("leads into the mount of this source itself, which cannot wait for itself"),
         _ => error.into(),
     }
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support import data
-from support.checks import check_array, check_store
+from support.checks import check_store
 from support.mounting import BACKGROUND, binary, detach, mounted, mounts, wait_for
 
 STORE = "zarr2/compressors.zarr"
@@ -412,23 +412,6 @@ def test_others_see_nothing(corpus, mount):
     for command in (["ls", view], ["stat", view], ["stat", path], ["cat", path], ["getfattr", "-d", path]):
         run = subprocess.run([*other, *command], capture_output=True, text=True, timeout=30)
         assert run.returncode and "Permission denied" in run.stderr and not run.stdout, (command, run)
-
-
-def test_a_link_out_of_the_source_is_followed_only_on_request(corpus, mount, room):
-    shutil.copytree(corpus.path("n5/rust.n5"), room / "elsewhere" / "inner.n5")
-    shutil.copytree(corpus.path("zarr2/fills.zarr"), room / "source")
-    (room / "secret").write_text("secret")
-    (room / "source" / "secret").symlink_to(room / "secret")
-    (room / "source" / "linked").symlink_to(room / "elsewhere" / "inner.n5")
-    closed = mount(room / "source")
-    with pytest.raises(OSError):
-        (closed / "secret").read_bytes()
-    check_store(corpus, "zarr2/fills.zarr", closed)
-    opened = mount(room / "source", "--follow-symlinks")
-    assert (opened / "secret").read_text() == "secret"
-    for record in corpus.records["n5/rust.n5"]:
-        if record.has_values:
-            assert not check_array(record, opened / "linked" / record.array)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a tmpfs")

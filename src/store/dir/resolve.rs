@@ -6,7 +6,7 @@
 //! forbids it) an object is opened without access to its content first, and `/proc` tells where it really is.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::{LIST, LOOK, READ, failed, removed, special, stat};
+use super::{LIST, LOOK, READ, apart, failed, removed, special, stat};
 use crate::error::{Error, Kind, Result};
 use crate::store::Key;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
@@ -21,9 +21,6 @@ const PATH: usize = 4000;
 
 /// Longest component of a path, in every Linux file system.
 const COMPONENT: usize = 255;
-
-/// How often a resolution that a concurrent rename disturbed is repeated.
-const RETRIES: usize = 8;
 
 /// The root descriptor.
 pub struct Root {
@@ -58,15 +55,7 @@ impl Root {
     /// # Errors
     /// As [`Root::look`]; [`Kind::Corrupt`] for a directory or special file, which is not opened.
     pub fn open_file(&self, key: &Key) -> Result<OwnedFd> {
-        // The type is told first, since opening a FIFO or a device has effects. For a link (this one does not follow) or a name
-        // that is absent, the resolution decides.
-        if key.as_bytes().len() <= PATH {
-            let kind = rustix::fs::statat(&self.fd, path(key), AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT)
-                .map(|s| FileType::from_raw_mode(s.st_mode));
-            if kind == Ok(FileType::RegularFile) {
-                return self.resolve(key, READ);
-            }
-        }
+        // The type is told first, since opening a FIFO or a device has effects.
         let object = self.look(key)?;
         match FileType::from_raw_mode(stat(&object)?.st_mode) {
             FileType::RegularFile => self.resolve(key, READ),
@@ -126,16 +115,15 @@ impl Root {
         }
         let outside =
             if self.follow && !links.contains(ResolveFlags::NO_SYMLINKS) { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
-        let how = outside | links | ResolveFlags::NO_MAGICLINKS;
-        let mut tries = 0..RETRIES;
-        loop {
-            match rustix::fs::openat2(from, path, flags, Mode::empty(), how) {
-                Err(Errno::INTR) => {}
-                // A rename crossed the resolution.
-                Err(Errno::AGAIN) if tries.next().is_some() => {}
-                opened => return opened,
-            }
-        }
+        apart::open(from, path, flags, Some(outside | links | ResolveFlags::NO_MAGICLINKS))
+    }
+
+    /// What `path` leads to from the directory `from`, by links to wherever it is. It is looked at only.
+    ///
+    /// # Errors
+    /// The system's; [`Errno::DEADLK`] as for [`apart::open`].
+    pub fn peek(&self, from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
+        apart::open(from, Path::new(OsStr::from_bytes(path)), LOOK | flags, self.openat2.then_some(ResolveFlags::NO_MAGICLINKS))
     }
 
     // Without openat2: a look first, which has no effect on what is looked at, then its real place, then the same object by it.
@@ -146,7 +134,7 @@ impl Root {
         flags: OFlags,
         links: ResolveFlags,
     ) -> std::result::Result<OwnedFd, Errno> {
-        let object = rustix::fs::openat(from, path, LOOK, Mode::empty())?;
+        let object = apart::open(from, path, LOOK, None)?;
         let (real, base) = (real_path(&object)?, real_path(&from)?);
         let direct = if path == Path::new(".") { base } else { base.join(path) };
         if links.contains(ResolveFlags::NO_SYMLINKS) && real != direct {
@@ -171,8 +159,9 @@ impl Root {
             return Ok(opened);
         }
         // An absolute link, or one that leaves the root and returns: is its target inside?
-        let object = match rustix::fs::openat(&self.fd, path(key), LOOK, Mode::empty()) {
+        let object = match self.peek(self.fd.as_fd(), path(key).as_os_str().as_bytes(), OFlags::empty()) {
             Ok(object) => object,
+            Err(Errno::DEADLK) => return Err(failed(Errno::DEADLK)),
             // Which of the names is missing, and whether that is inside, is told by `absence`.
             Err(Errno::NOENT) => return Ok(Err(Errno::NOENT)),
             Err(_) => return Err(outside()),
@@ -192,8 +181,10 @@ impl Root {
         let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(i, _)| i).chain([bytes.len()]);
         for above in ends.filter_map(|end| bytes.get(..end)).filter(|a| a.len() <= PATH) {
             // Resolved without the check of the root: nothing is read, and where it leads is checked afterwards.
-            let Ok(fd) = rustix::fs::openat(&self.fd, OsStr::from_bytes(above), LOOK | OFlags::DIRECTORY, Mode::empty()) else {
-                break;
+            let fd = match self.peek(self.fd.as_fd(), above, OFlags::DIRECTORY) {
+                Err(Errno::DEADLK) => return Err(failed(Errno::DEADLK)),
+                Err(_) => break,
+                Ok(fd) => fd,
             };
             let this = identity(&fd)?;
             if seen.contains(&this) {
@@ -257,12 +248,10 @@ impl Root {
         let bytes = key.as_bytes();
         let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(i, _)| i).chain([bytes.len()]);
         for above in ends.filter_map(|end| bytes.get(..end)).filter(|a| !a.is_empty() && a.len() <= PATH) {
-            let kind = |flags| {
-                let stat = rustix::fs::statat(&self.fd, above, flags | AtFlags::NO_AUTOMOUNT).map_err(failed)?;
-                Ok(FileType::from_raw_mode(stat.st_mode))
-            };
-            let named = match kind(AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(FileType::Symlink) => kind(AtFlags::empty()).map(|target| (target, true)),
+            let kind =
+                |flags| Ok(FileType::from_raw_mode(stat(&self.peek(self.fd.as_fd(), above, flags).map_err(failed)?)?.st_mode));
+            let named = match kind(OFlags::NOFOLLOW) {
+                Ok(FileType::Symlink) => kind(OFlags::empty()).map(|target| (target, true)),
                 other => other.map(|kind| (kind, false)),
             };
             match named {
