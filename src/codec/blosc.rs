@@ -69,7 +69,8 @@ pub(super) fn decode(encoded: &[u8], length: Length) -> Result<Vec<u8>> {
     if decoded == 0 {
         return Ok(Vec::new());
     }
-    if item == 0 || block == 0 {
+    // C-Blosc refuses a block that is longer than all of it, too.
+    if item == 0 || block == 0 || block > decoded {
         return Err(Error::corrupt(format!("blosc: elements of {item} bytes in blocks of {block}")));
     }
     let body = whole.get(HEADER..).unwrap_or_default();

@@ -362,6 +362,13 @@ fn claims_beyond_the_bound_are_not_believed() {
         }
         assert!(decode(Codec::Blosc, &frame, Length::Exact(32)).is_err(), "{start}");
     }
+    // Blocks longer than all of it, stored: numcodecs refuses all but the first.
+    for (block, valid) in [(32u32, true), (33, false), (1 << 20, false)] {
+        let mut frame = vec![2, 1, 0x32, 4];
+        [32u32, block, 48].iter().for_each(|n| frame.extend(n.to_le_bytes()));
+        frame.extend([7; 32]);
+        assert_eq!(decode(Codec::Blosc, &frame, Length::Exact(32)).is_ok(), valid, "{block}");
+    }
     let mut frame = vec![2, 1, 0x31, 0];
     [32u32, 0, 16].iter().for_each(|n| frame.extend(n.to_le_bytes()));
     assert!(decode(Codec::Blosc, &frame, Length::Exact(32)).is_err());

@@ -201,16 +201,21 @@ fn attributes(members: &Members) -> Result<Attributes> {
 /// Refuses members that are not known, unless they say that they need not be. `own` are those of the node's type.
 fn check_members(members: &Members, own: &[&str]) -> Result<()> {
     const COMMON: &[&str] = &["zarr_format", "node_type", "attributes", "consolidated_metadata"];
-    let known = |name: &str| COMMON.contains(&name) || own.contains(&name);
-    for (name, value) in members.iter().filter(|(name, _)| !known(name)) {
-        if value.get("must_understand") != Some(&Value::Bool(false)) {
-            return Err(Error::unsupported(format!("a member `{name}`, which must be understood")));
-        }
-    }
-    Ok(())
+    understood(members, &[COMMON, own].concat())
 }
 
-/// Name and configuration of an extension: `{"name": .., "configuration": {..}}`, or the bare name.
+/// Refuses members other than `known`, unless they say that they need not be understood: a misspelt one would leave a default in
+/// its place, of a byte order or of the names of all chunks.
+fn understood(members: &Members, known: &[&str]) -> Result<()> {
+    let needed = |value: &Value| value.get("must_understand") != Some(&Value::Bool(false));
+    match members.iter().find(|(name, value)| !known.contains(&name.as_str()) && needed(value)) {
+        Some((name, _)) => Err(Error::unsupported(format!("a member `{name}`, which must be understood"))),
+        None => Ok(()),
+    }
+}
+
+/// Name and configuration of an extension: `{"name": .., "configuration": {..}}`, or the bare name. Who knows the name looks
+/// whether all of the configuration is [`understood`], where what is told by nothing else depends on it.
 fn named(value: &Value) -> Result<(&str, &Members)> {
     static NONE: std::sync::LazyLock<Members> = std::sync::LazyLock::new(Map::new);
     let wrong = || Error::corrupt(format!("{} is neither a name nor an object with a name", json::cite(value)));
@@ -218,6 +223,7 @@ fn named(value: &Value) -> Result<(&str, &Members)> {
         Value::String(name) => Ok((name, &NONE)),
         Value::Object(members) => {
             let name = members.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
+            understood(members, &["name", "configuration", "must_understand"]).map_err(|e| inside(name, e))?;
             match members.get("configuration") {
                 None | Some(Value::Null) => Ok((name, &NONE)),
                 Some(Value::Object(configuration)) => Ok((name, configuration)),
@@ -242,11 +248,18 @@ fn key_encoding(value: &Value) -> Result<Keys> {
         Some(other) => Err(Error::unsupported(format!("suffix: {}", json::cite(other)))),
         None => Err(Error::corrupt("no `suffix`")),
     };
+    let members: &[&str] = match name {
+        "default" | "v2" => &["separator"],
+        "zarrs.default_suffix" => &["separator", "suffix"],
+        "suffix" => &["suffix", "base_encoding", "base-encoding"],
+        other => return Err(Error::unsupported(format!("{other:?} is not read"))),
+    };
+    understood(configuration, members).map_err(|e| inside(name, e))?;
     match name {
         "default" => Ok(Keys { style: Style::C, separator: separator(b'/')?, suffix: String::new() }),
         "v2" => Ok(Keys { style: Style::Plain, separator: separator(b'.')?, suffix: String::new() }),
         "zarrs.default_suffix" => Ok(Keys { style: Style::C, separator: separator(b'/')?, suffix: suffix()? }),
-        "suffix" => {
+        _ => {
             let base = configuration.get("base_encoding").or_else(|| configuration.get("base-encoding"));
             let base = base.ok_or_else(|| Error::corrupt("no `base_encoding`"))?;
             match named(base)?.0 {
@@ -254,7 +267,6 @@ fn key_encoding(value: &Value) -> Result<Keys> {
                 other => Err(Error::unsupported(format!("base_encoding: {other:?}"))),
             }
         }
-        other => Err(Error::unsupported(format!("{other:?} is not read"))),
     }
 }
 

@@ -377,6 +377,41 @@ def test_what_must_be_understood(mount, room):
         refused(view / name / "zarr.json", view, word)
 
 
+@pytest.mark.parametrize("part, where", [("codecs", 0), ("chunk_grid", None), ("chunk_key_encoding", None)])
+def test_a_member_that_is_not_known_is_no_default(part, where, mount, room):
+    """A byte order or a separator that is misspelt is not the default one: zarr-python and tensorstore refuse such arrays as well."""
+    big = {"name": "bytes", "configuration": {"endian": "big"}}
+    dots = {"name": "default", "configuration": {"separator": "."}}
+    plain = document([4], [4], codecs=[big], chunk_key_encoding=dots)
+    source = place(room / "s/plain", plain)
+    write(source, np.arange(4, dtype="<u2"))
+
+    def changed(name, change):
+        made = json.loads(json.dumps(plain))
+        change(made[part] if where is None else made[part][where])
+        shutil.copytree(source, room / "s" / name)
+        return place(room / "s" / name, made)
+
+    def misspelt(extension):
+        extension["configuration"] = {member.capitalize(): value for member, value in extension["configuration"].items()}
+
+    changed("misspelt", misspelt)
+    changed("more", lambda extension: extension["configuration"].update(riddle=1))
+    changed("beside", lambda extension: extension.update(riddle=extension["configuration"]))
+    for name in ("misspelt", "more"):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            by_zarr(room / "s" / name)
+    for name in ("misspelt", "more", "beside"):
+        with pytest.raises(ValueError):
+            tensorstore_of(room / "s" / name)
+    changed("optional", lambda extension: extension["configuration"].update(hint={"must_understand": False}))
+    view = mount(room / "s")
+    for name in ("misspelt", "more", "beside"):
+        refused(view / name / "zarr.json", view, "must be understood")
+    for name in ("plain", "optional"):
+        assert not disagreements(view / name, [np.arange(4, dtype="<u2")])
+
+
 def rectilinear(*edges):
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": list(edges)}}
 

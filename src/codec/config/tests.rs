@@ -39,6 +39,16 @@ fn what_is_not_undone_stays() {
         json!({"id": "astype", "encode_dtype": "<M8[s]", "decode_dtype": "<M8[ns]"}),
         json!({"id": "jenkins_lookup3", "prefix": [1, 2]}),
         json!({"id": "lzma", "format": 3, "filters": [{"id": 99}]}),
+        // numcodecs and Python's lzma refuse all of these parameters but the last.
+        json!({"id": "shuffle", "element_size": 2}),
+        json!({"id": "delta", "dtype": "<u2", "initial": 3}),
+        json!({"id": "fixedscaleoffset", "scale": 10, "offset": 0, "dtype": "<f4", "as_type": "<i4"}),
+        json!({"id": "quantize", "digits": 1, "dtype": "<f4", "as_type": "<f8"}),
+        json!({"id": "astype", "encode_dtype": "<f4", "decode_dtype": "<f8", "dtype": "<i4"}),
+        json!({"id": "packbits", "order": "little"}),
+        json!({"id": "lzma", "format": 3, "filters": [{"id": 3, "distance": 4}, {"id": 33, "preset": 1}]}),
+        json!({"id": "lzma", "format": 3, "filters": [{"id": 3, "dist": null}, {"id": 33, "preset": 1}]}),
+        json!({"id": "lzma", "format": 3, "filters": [{"id": 4, "start_offset": 4096}, {"id": 33, "preset": 1}]}),
     ] {
         assert_eq!(read(&config), None, "{config}");
     }

@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::{Members, named, small};
+use super::{Members, named, small, understood};
 use crate::array::{DType, Field, Swap};
 use crate::error::{Error, Result};
 use crate::format::{dtype, json};
@@ -82,6 +82,7 @@ impl Reader {
 
     fn structure(&mut self, configuration: &Members, depth: usize) -> Result<DType> {
         let below = depth.checked_sub(1).ok_or_else(|| Error::too_big(format!("nested deeper than {}", limits::DTYPE_DEPTH)))?;
+        understood(configuration, &["fields"])?;
         let list = configuration.get("fields").and_then(Value::as_array).filter(|list| !list.is_empty());
         let list = list.ok_or_else(|| Error::corrupt("a structure without a list `fields`"))?;
         self.fields = self.fields.saturating_add(list.len());
@@ -129,6 +130,7 @@ fn raw(name: &str) -> Option<DType> {
 }
 
 fn length(configuration: &Members) -> Result<usize> {
+    understood(configuration, &["length_bytes"])?;
     let value = configuration.get("length_bytes").unwrap_or(&Value::Null);
     let length = value.as_u64().and_then(|n| usize::try_from(n).ok());
     length.ok_or_else(|| Error::corrupt(format!("length_bytes: {} is no number of bytes", json::cite(value))))
@@ -136,6 +138,7 @@ fn length(configuration: &Members) -> Result<usize> {
 
 /// numpy's spelling of a unit and a factor: `s`, `25us`, nothing for the generic one.
 fn unit(configuration: &Members) -> Result<String> {
+    understood(configuration, &["unit", "scale_factor"])?;
     let unit = configuration.get("unit").and_then(Value::as_str).filter(|unit| dtype::is_unit(unit));
     let factor = configuration.get("scale_factor").map_or(Some(1), |n| n.as_u64().filter(|n| (1..1 << 31).contains(n)));
     match (unit, factor) {

@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::named;
+use super::{named, understood};
 use crate::error::{Error, Result};
 use crate::format::{axes, axis, json};
 use serde_json::Value;
@@ -25,8 +25,12 @@ pub(super) struct Grid {
 pub(super) fn parse(grid: &Value, shape: &[u64]) -> Result<Grid> {
     let (name, configuration) = named(grid)?;
     let (mut chunks, mut last) = match name {
-        "regular" => (axes(configuration, "chunk_shape")?, Vec::new()),
+        "regular" => {
+            understood(configuration, &["chunk_shape"])?;
+            (axes(configuration, "chunk_shape")?, Vec::new())
+        }
         "rectilinear" => {
+            understood(configuration, &["kind", "chunk_shapes"])?;
             if configuration.get("kind").is_some_and(|kind| kind != "inline") {
                 return Err(Error::unsupported("a rectilinear grid that is not inline"));
             }

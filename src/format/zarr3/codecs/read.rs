@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::super::{Members, named};
+use super::super::{Members, named, understood};
 use crate::array::DType;
 use crate::codec::{self, Codec, Location, Number, Sum};
 use crate::error::{Error, Result};
@@ -57,6 +57,14 @@ pub(super) fn stages<'a>(list: &'a [Value], rank: usize, dtype: &DType) -> Resul
 
 fn stage<'a>(codec: &'a Value, rank: usize, dtype: &DType, number: &mut Option<Number>) -> Result<Stage<'a>> {
     let (name, configuration) = named(codec)?;
+    // What decoding depends on without a check. Streams and checksums tell by themselves whether they were understood.
+    let members: Option<&[&str]> = match name {
+        "transpose" => Some(&["order"]),
+        "bytes" | "endian" => Some(&["endian"]),
+        "sharding_indexed" => Some(&["chunk_shape", "codecs", "index_codecs", "index_location"]),
+        _ => None,
+    };
+    members.map_or(Ok(()), |members| understood(configuration, members)).map_err(|e| inside(name, e))?;
     let stage = match name {
         "transpose" => Stage::Transpose(permutation(configuration, rank).map_err(|e| inside(name, e))?),
         // `endian` is what drafts of the specification called it.
