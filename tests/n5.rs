@@ -177,6 +177,8 @@ fn codecs_say_where_blocks_lie() {
     assert!(detect(&plain, false).unwrap().attributes.unwrap().is_empty());
     assert!(detect(&early, false).unwrap().attributes.unwrap().is_empty());
 
+    // As many parts as an index may have.
+    assert!(detect(&sharded(&json!([1, 1]), &json!({"blockSize": [4096, 4096]})), false).is_ok());
     for (document, kind) in [
         (sharded(&json!([3, 2]), &json!({})), Kind::Corrupt),
         (sharded(&json!([2, 0]), &json!({})), Kind::Corrupt),
@@ -187,6 +189,8 @@ fn codecs_say_where_blocks_lie() {
         (sharded(&json!([2, 3]), &json!({"codecs": [{"name": "n5bytes"}, {}]})), Kind::Corrupt),
         (sharded(&json!([2, 3]), &json!({"codecs": [{"name": "sharding_indexed"}]})), Kind::Corrupt),
         (sharded(&json!([2, 3]), &json!({"codecs": []})), Kind::Corrupt),
+        (sharded(&json!([1, 1]), &json!({"blockSize": [8192, 4096]})), Kind::TooBig),
+        (sharded(&json!([1, 1]), &json!({"blockSize": [u64::MAX, 4]})), Kind::TooBig),
     ] {
         assert_eq!(detect(&document, false).unwrap_err().kind(), kind, "{document}");
     }

@@ -91,11 +91,18 @@ fn any_header_is_answered() {
                 bytes[at] = value;
                 if let Ok(array) = read(&bytes) {
                     assert!(array.chunk_bytes().unwrap() <= chunkmount::limits::CHUNK);
+                    let Placement::Cube(cube) = array.stored.placement else { panic!("{bytes:?}") };
+                    assert!(cube.side.pow(3) <= chunkmount::limits::INDEX);
                 }
             }
         }
     }
     assert_eq!(read(&header(15, 15, 1, 1, 1)).unwrap_err().kind(), Kind::TooBig);
+    // 2^24 blocks, compressed or not, and eight times as many.
+    for block_type in 1..=3 {
+        assert!(read(&header(8, 0, block_type, 1, 1)).is_ok());
+        assert_eq!(read(&header(9, 0, block_type, 1, 1)).unwrap_err().kind(), Kind::TooBig);
+    }
 }
 
 /// A layer with these members more, besides its name and a box that ends at (40, 23, 14).

@@ -17,6 +17,7 @@ use crate::array::{
 use crate::codec::{Chain, Codec, Framing};
 use crate::error::{Error, Result};
 use crate::format::{Context, Documents, check_sizes, document, inside};
+use crate::limits;
 use serde_json::json;
 
 /// The document that makes a directory an array: the header of its files.
@@ -92,10 +93,15 @@ fn header(bytes: &[u8]) -> Result<Header> {
     if voxel_size == 0 || voxel_size.checked_rem(size) != Some(0) {
         return Err(Error::corrupt(format!("{voxel_size} bytes for a voxel of values of {size} bytes")));
     }
+    let side = u32::from(lengths >> 4);
+    // Also of raw blocks, which have no jump table: where a single file is damaged, each of its blocks is there and fails.
+    if 1u64 << side.saturating_mul(3) > limits::INDEX {
+        return Err(Error::too_big(format!("a file of 2^{side} blocks on each side; at most {} blocks are read", limits::INDEX)));
+    }
     Ok(Header {
         bytes: geometry,
         block: u32::from(lengths & 0x0f),
-        side: u32::from(lengths >> 4),
+        side,
         compressed: block_type != 1,
         voxel,
         channels: u64::from(voxel_size.checked_div(size).unwrap_or(1)),
@@ -122,7 +128,7 @@ fn dtype(voxel: u8) -> Option<DType> {
 ///
 /// # Errors
 /// [`crate::error::Kind::Corrupt`] and [`crate::error::Kind::Unsupported`] for what no reader knows,
-/// [`crate::error::Kind::TooBig`] for blocks over [`crate::limits::CHUNK`].
+/// [`crate::error::Kind::TooBig`] for blocks over [`limits::CHUNK`], and for files of more blocks than [`limits::INDEX`].
 pub fn array(bytes: &[u8], context: &Context<'_>) -> Result<Array> {
     let header = header(bytes)?;
     let dtype = dtype(header.voxel).ok_or_else(|| Error::unsupported("a voxel type without a size"))?;

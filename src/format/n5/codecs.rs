@@ -51,7 +51,7 @@ pub struct Level {
 ///
 /// # Errors
 /// [`crate::error::Kind::Unsupported`] naming a codec that is not read; [`crate::error::Kind::Corrupt`] where none is given, or
-/// where shards and blocks do not fit into each other.
+/// where shards and blocks do not fit into each other; [`crate::error::Kind::TooBig`] for shards of more parts than [`limits::INDEX`].
 pub fn layout(members: &Map<String, Value>) -> Result<Layout> {
     let block = axes(members, "blockSize")?;
     // Java looks at `codecs` first. What is no list of them is somebody's attribute.
@@ -115,6 +115,11 @@ impl Layout {
                 self.block
             )));
         }
+        let parts = || part.iter().zip(&self.block).map(|(&p, &b)| b.checked_div(p).unwrap_or(0));
+        if parts().try_fold(1u64, u64::checked_mul).is_none_or(|count| count > limits::INDEX) {
+            let parts: Vec<u64> = parts().collect();
+            return Err(Error::too_big(format!("codecs: a shard of {parts:?} parts; at most {} are read", limits::INDEX)));
+        }
         let at_start = match configuration.get("index_location").map(Value::as_str) {
             None | Some(Some("end" | "END")) => false,
             Some(Some("start" | "START")) => true,
@@ -126,8 +131,7 @@ impl Layout {
             Some("bytes" | "rawbytes" | "raw-bytes") => is_big_endian(first)?,
             // The index as a block of N5: always the same header before the same number of bytes.
             Some("n5bytes") => {
-                let counts = part.iter().zip(&self.block).map(|(&p, &b)| b.checked_div(p).unwrap_or(0));
-                index.insert(0, Codec::Prefix(index_header(counts)?));
+                index.insert(0, Codec::Prefix(index_header(parts())?));
                 true
             }
             _ => return Err(Error::unsupported(format!("codecs: {} does not make bytes of an index", json::cite(first)))),
