@@ -224,8 +224,8 @@ impl ZipStore {
         let raw = raw.get(len(HEADER)..len(named)).unwrap_or_default();
         let mut local = Vec::with_capacity(raw.len());
         name::append(raw, false, name::Up::Dropped, &mut local);
-        // A name that leads elsewhere is none but where the directory has the same letters.
-        let plain = !name::is_rooted(raw, false) && local == self.index.name(number);
+        // A name that leads elsewhere, or has the NUL that joins names in the index, is none but where the directory has the same letters.
+        let plain = !name::is_rooted(raw, false) && !raw.contains(&0) && local == self.index.name(number);
         if !plain && self.index.spelling(number) != Some(name::hash(raw)) {
             return Err(Error::corrupt(format!("its local header names {:?}", String::from_utf8_lossy(raw))));
         }

@@ -182,4 +182,9 @@ fn a_local_header_that_goes_up_is_another_name() {
         assert_eq!(kind(&store, "b"), Kind::Corrupt, "{}", local.escape_ascii());
         assert_eq!(read(&store, "good", Range::All).unwrap(), b"2");
     }
+    // For Python "File name in directory 'a/b' and header b'a\x00b' differ", and no name of two components.
+    let mut archive = written(&[("a/b", b"1"), ("good", b"2")]);
+    let at = archive.windows(3).position(|bytes| bytes == b"a/b").unwrap();
+    archive[at + 1] = 0;
+    assert_eq!(kind(&open(&archive).unwrap(), "a/b"), Kind::Corrupt);
 }
