@@ -8,11 +8,6 @@ use super::wire;
 use object_store::client::HttpResponse;
 use object_store::path::Path;
 
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/// The names of zones in the times of mail.
-const ZONES: [&str; 12] = ["GMT", "UTC", "UT", "Z", "EST", "EDT", "CST", "CDT", "MST", "MDT", "PST", "PDT"];
-
 /// Puts the headers of an answer in order: entity tag and time of modification are there if they say something, and others if
 /// they can be read.
 pub fn headers(answer: &mut HttpResponse) {
@@ -55,7 +50,8 @@ pub fn page(text: &str) -> Option<(String, String)> {
         let found = ENTRIES.iter().find(|(outer, _)| tag == Some(outer)).and_then(|(outer, inner)| {
             let end = format!("</{outer}>");
             let (inside, after) = entry.split_once(&end)?;
-            let name = plain(wire::element(inside, inner)?);
+            let name = wire::element(inside, inner)?;
+            let name = quick_xml::escape::unescape(name).unwrap_or(name.into()).into_owned();
             Some((inside.len().checked_add(end.len())?, after, name))
         });
         rest = match found {
@@ -74,96 +70,16 @@ pub fn page(text: &str) -> Option<(String, String)> {
     odd.map(|name| (kept, name))
 }
 
-/// A text of XML without its references.
-fn plain(text: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('&') {
-        plain.push_str(before);
-        let character = after.split_once(';').and_then(|(name, after)| {
-            let number = match name.strip_prefix('#') {
-                Some(digits) => match digits.strip_prefix(['x', 'X']) {
-                    Some(digits) => u32::from_str_radix(digits, 16).ok(),
-                    None => digits.parse().ok(),
-                },
-                None => None,
-            };
-            let character = match name {
-                "amp" => Some('&'),
-                "lt" => Some('<'),
-                "gt" => Some('>'),
-                "quot" => Some('"'),
-                "apos" => Some('\''),
-                _ => number.and_then(char::from_u32),
-            };
-            character.map(|c| (c, after))
-        });
-        rest = match character {
-            Some((c, after)) => {
-                plain.push(c);
-                after
-            }
-            None => {
-                plain.push('&');
-                after
-            }
-        };
-    }
-    plain.push_str(rest);
-    plain
-}
-
-/// A time of HTTP in any of its three forms, or as mail has it, in the form of mail without the day of the week; `None` for what is
-/// none.
+/// A time of HTTP in any of its three forms, or as mail has it, in one that the library reads; `None` for what is none. In the usual form
+/// and that of mail the day of the week is no part of it, which servers write wrongly.
 ///
 /// <https://www.rfc-editor.org/rfc/rfc9110#section-5.6.7>
 fn date(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once(',').unwrap_or(("", text));
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    let (day, month, year, time, zone) = match words.as_slice() {
-        // "Sun, 06 Nov 1994 08:49:37 GMT".
-        [day, month, year, time, zone] if day.starts_with(|c: char| c.is_ascii_digit()) => (*day, *month, *year, *time, *zone),
-        // "Sun Nov  6 08:49:37 1994".
-        [_, month, day, time, year] => (*day, *month, *year, *time, "GMT"),
-        // "Sunday, 06-Nov-94 08:49:37 GMT".
-        [date, time, zone] => match date.split('-').collect::<Vec<_>>().as_slice() {
-            [day, month, year] => (*day, *month, *year, *time, *zone),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let number = |text: &str, most: u32| -> Option<u32> {
-        let is_number = text.bytes().all(|b| b.is_ascii_digit());
-        text.parse().ok().filter(|n| is_number && *n <= most)
-    };
-    let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))?;
-    let year = match (year.len(), number(year, 9999)?) {
-        (2, year @ ..70) => year.checked_add(2000)?,
-        (2, year) => year.checked_add(1900)?,
-        (4, year) => year,
-        _ => return None,
-    };
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let days = match month {
-        1 => 28_u32.checked_add(leap.into())?,
-        3 | 5 | 8 | 10 => 30,
-        _ => 31,
-    };
-    let day = number(day, days).filter(|day| *day > 0)?;
-    let (hour, minute, second) = match time.split(':').collect::<Vec<_>>().as_slice() {
-        [hour, minute] => (number(hour, 23)?, number(minute, 59)?, 0),
-        [hour, minute, second] => (number(hour, 23)?, number(minute, 59)?, number(second, 60)?),
-        _ => return None,
-    };
-    let is_zone = match zone.strip_prefix(['+', '-']) {
-        Some(offset) => offset.len() == 4 && number(offset, 9959).is_some(),
-        None => ZONES.contains(&zone),
-    };
-    if !is_zone {
-        return None;
+    let time = text.split_once(',').map_or(text, |(_, time)| time.trim());
+    if chrono::DateTime::parse_from_rfc2822(time).is_ok() {
+        return Some(time.to_owned());
     }
-    let month = MONTHS.get(month)?;
-    Some(format!("{day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} {zone}"))
+    httpdate::parse_http_date(text).ok().map(httpdate::fmt_http_date)
 }
 
 #[cfg(test)]
@@ -199,12 +115,17 @@ mod tests {
 
     #[test]
     fn times_have_three_forms() {
-        // The examples of RFC 9110, 5.6.7.
-        for same in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
-            assert_eq!(date(same).unwrap(), "06 Nov 1994 08:49:37 GMT", "{same}");
+        // The examples of RFC 9110, 5.6.7, with another day of the week, and what mail may have.
+        for (text, time) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "06 Nov 1994 08:49:37 GMT"),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("Sun Nov  6 08:49:37 1994", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("Mon, 06 Nov 1994 08:49:37 GMT", "06 Nov 1994 08:49:37 GMT"),
+            ("2 Nov 2026 01:02 -0130", "2 Nov 2026 01:02 -0130"),
+        ] {
+            assert_eq!(date(text).as_deref(), Some(time), "{text}");
+            assert!(chrono::DateTime::parse_from_rfc2822(time).is_ok(), "{time}");
         }
-        assert_eq!(date("Thu, 29 Feb 2024 00:00:60 UTC").unwrap(), "29 Feb 2024 00:00:60 UTC");
-        assert_eq!(date("2 nov 2026 1:02 -0130").unwrap(), "02 Nov 2026 01:02:00 -0130");
         for none in [
             "",
             "0",
