@@ -72,11 +72,11 @@ pub struct Cli {
     pub allow_other: bool,
 
     /// Show files as owned by this user, a number [default: who mounts]
-    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = owner(), hide_short_help = true)]
     pub uid: Option<u32>,
 
     /// Show files as owned by this group, a number [default: that of who mounts]
-    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = owner(), hide_short_help = true)]
     pub gid: Option<u32>,
 
     /// Threads that serve requests [default: two more than the processors]
@@ -316,6 +316,11 @@ fn some_seconds(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A user or group: the last number stands for none in calls of the system.
+fn owner() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(..i64::from(u32::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,5 +340,10 @@ mod tests {
         assert!(Cli::try_parse_from(["chunkmount", "-u", "m", "a"]).is_err());
         let cli = Cli::try_parse_from(["chunkmount", "a", "m", "--zarr", "3", "--axes", "source", "--refresh", "0.5"]).unwrap();
         assert_eq!((cli.view.axes, cli.view.refresh), (Axes::Source, Some(Duration::from_millis(500))));
+        for option in ["--uid", "--gid"] {
+            let read = |number| Cli::try_parse_from(["chunkmount", "a", "m", option, number]).map(|cli| cli.uid.or(cli.gid));
+            assert_eq!(read("4294967294").unwrap(), Some(4_294_967_294));
+            assert!(read("4294967295").is_err() && read("-1").is_err());
+        }
     }
 }
