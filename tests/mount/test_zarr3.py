@@ -4,7 +4,6 @@ The stores are written by zarr-python, tensorstore, zarrs, z5py, xarray and webk
 two of them within a test; what is right is what they wrote, or read from the source.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -14,19 +13,15 @@ import warnings
 import ml_dtypes  # noqa: F401  (numpy learns the names of small types)
 import numpy as np
 import pytest
-import tensorstore
 import zarr
 
 from support import data
 from support.checks import check_array, check_groups, inside
 from support.mounting import binary
 from support.reading import attributes, by_zarr, difference, disagreements, tensorstore_of
+from support.zarr3 import BYTES, FLAVOURS, GZIP, document, numbers, place, read, refused, shard, write
 
 CORPUS = data.stores("zarr3.tar.xz")
-FLAVOURS = pytest.mark.parametrize("flavour", [(), ("--zarr", "2"), ("--zarr", "3")], ids=["as-it-is", "2", "3"])
-BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
-GZIP = {"name": "gzip", "configuration": {"level": 1}}
-INDEX = [BYTES, {"name": "crc32c"}]
 SMALL = ["int2", "int4", "float4_e2m1fn", "float8_e3m4", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
 
 
@@ -38,47 +33,9 @@ def quiet():
         yield
 
 
-def shard(chunks, codecs=(BYTES,), **more):
-    return {"name": "sharding_indexed", "configuration": {"chunk_shape": chunks, "codecs": list(codecs), "index_codecs": INDEX, **more}}
-
-
-def document(shape, chunks, dtype="uint16", codecs=(BYTES,), fill=0, **more):
-    return {
-        "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": dtype, "fill_value": fill, "codecs": list(codecs),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, **more,
-    }  # fmt: skip
-
-
-def place(directory, made):
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "zarr.json").write_text(json.dumps(made))
-    return directory
-
-
-def write(directory, values, where=...):
-    tensorstore_of(directory)[where].write(values[where] if values.ndim else values).result()
-
-
-def read(directory):
-    return np.asarray(tensorstore_of(directory).read().result())
-
-
-def numbers(shape, dtype="<u2"):
-    return np.random.default_rng(7).integers(1, 200, shape).astype(dtype)
-
-
 def only_in_version_3(record):
     kind = json.loads((record.base / record.store / record.array / "zarr.json").read_text())["data_type"] if record.container == "dir" else ""
     return kind in SMALL or kind == "bfloat16"
-
-
-def refused(path, view, reason):
-    """A document that cannot be shown gives an error, and the log has the reason."""
-    with pytest.raises(OSError) as error:
-        path.read_bytes()
-    assert error.value.errno == errno.EOPNOTSUPP
-    assert reason in view.text(), view.text()
 
 
 @FLAVOURS
@@ -169,6 +126,14 @@ def test_fill_values_of_small_types(dtype, mount, room):
             assert read(view / f"a{n}").tobytes() == read(room / "s" / f"a{n}").tobytes(), (word, options)
 
 
+class View2:
+    """The name of a chunk that is absent from the store."""
+
+    @staticmethod
+    def key(made):
+        return "/".join(["c", *(str((length - 1) // chunk) for length, chunk in zip(made["shape"], made["chunk_grid"]["configuration"]["chunk_shape"]))])
+
+
 @pytest.mark.parametrize("codecs", SHARDED, ids=["shards", "transposed", "gzip"])
 def test_a_type_that_is_not_known_stays_in_its_codec(codecs, mount, room):
     """tensorstore has a type whose fill values mean something else than the specification says; it reads its own array."""
@@ -183,107 +148,6 @@ def test_a_type_that_is_not_known_stays_in_its_codec(codecs, mount, room):
     refused(view / "a/.zarray", view, "float8_e8m0fnu")
     with pytest.raises(OSError):
         (mount(room / "s", "--fill-missing") / "a" / View2.key(made)).read_bytes()
-
-
-class View2:
-    """The name of a chunk that is absent from the store."""
-
-    @staticmethod
-    def key(made):
-        return "/".join(["c", *(str((length - 1) // chunk) for length, chunk in zip(made["shape"], made["chunk_grid"]["configuration"]["chunk_shape"]))])
-
-
-@pytest.mark.parametrize("where", ["start", "end"])
-@pytest.mark.parametrize("inner", [[BYTES], [BYTES, GZIP]], ids=["plain", "gzip"])
-def test_a_shard_is_read_in_parts_and_its_index_once(where, inner, mount, room):
-    side, part = 64, 8
-    source = place(room / "s", document([side, side, 2 * side], [side] * 3, codecs=[shard([part] * 3, inner, index_location=where)]))
-    given = numbers((side, side, 2 * side))
-    write(source, given)
-    sizes = [os.stat(source / "c/0/0" / name).st_size for name in "01"]
-    index = 16 * (side // part) ** 3 + 4
-    view = mount(source)
-    (view / "zarr.json").read_bytes()
-
-    def cost(names):
-        before = view.stats()["store"]
-        for name in names:
-            got = np.fromfile(view / name, "<u2").reshape([part] * 3)
-            z, y, x = (int(n) * part for n in name.split("/")[1:])
-            assert np.array_equal(got, given[z : z + part, y : y + part, x : x + part])
-        after = view.stats()["store"]
-        return [after[kind] - before[kind] for kind in ("get", "bytes")]
-
-    requests, read = cost(["c/3/0/5"])
-    assert requests == 2 and index < read <= index + 2 * part**3 + 64
-    assert read < sizes[0] / 20
-    requests, more = cost(["c/7/0/0", "c/0/6/1", "c/0/1/7"])
-    assert requests == 3 and more <= 3 * (2 * part**3 + 64)
-    # The other shard has an index of its own.
-    requests, read = cost(["c/0/0/8", "c/1/1/15"])
-    assert requests == 3 and index < read <= index + 2 * (2 * part**3 + 64)
-    # Listing and looking at sizes costs no more than the indexes that are known.
-    before = view.stats()["store"]["bytes"]
-    assert sum(os.stat(path).st_size for path in (view / "c/2/2").iterdir()) == 2 * side // part * 2 * part**3
-    assert view.stats()["store"]["bytes"] == before
-
-
-def test_parts_that_are_not_there(mount, room):
-    """A shard that the store does not have, and a part that its index leaves out, are absent; all else is there."""
-    source = place(room / "s", document([8, 8], [4, 4], codecs=[shard([2, 2])], fill=9))
-    given = np.full((8, 8), 9, "<u2")
-    given[0:2, 2:4], given[4:6, 0:2] = 1, 2
-    write(source, given, np.s_[0:2, 2:4])
-    write(source, given, np.s_[4:6, 0:2])
-    assert sorted(data.entries(source)) == ["c/0/0", "c/1/0", "zarr.json"]
-    view = mount(source)
-    assert sorted(data.entries(view.where)) == ["c/0/1", "c/2/0", "zarr.json"]
-    for name in ("c/0/0", "c/1/1", "c/3/3", "c/0/2"):
-        with pytest.raises(FileNotFoundError):
-            (view / name).read_bytes()
-    for options in ([], ["--fill-missing"], ["--zarr", "2"]):
-        assert not disagreements(mount(source, *options).where, [given])
-
-
-def test_an_index_that_lies_is_no_absence(mount, room):
-    """Entries beyond the shard, an index whose sum is wrong, a shard that is shorter than its index, and one without a byte."""
-    def good(name):
-        source = place(room / "s" / name, document([8, 8], [4, 4], codecs=[shard([2, 2])], fill=9))
-        write(source, numbers((8, 8)))
-        return source / "c/0/0"
-
-    given = numbers((8, 8))
-    sum_of = lambda index: index + crc(index).to_bytes(4, "little")  # noqa: E731
-    whole = good("beyond").read_bytes()
-    entry = lambda offset, length: np.array([offset, length], "<u8").tobytes()  # noqa: E731
-    index = whole[-68:-4]
-    for name, made in {
-        "beyond": whole[:-68] + sum_of(entry(len(whole), 8) + index[16:]),
-        "wraps": whole[:-68] + sum_of(entry(2**64 - 4, 8) + index[16:]),
-        "half": whole[:-68] + sum_of(entry(2**64 - 1, 8) + index[16:]),
-        "sum": whole[:-4] + bytes(4),
-        "short": whole[-60:],
-        "empty": b"",
-    }.items():
-        good(name).write_bytes(made)
-    view = mount(room / "s")
-    for name in ("beyond", "wraps", "half", "sum", "short", "empty"):
-        with pytest.raises(OSError) as error:
-            (view / name / "c/0/0").read_bytes()
-        assert error.value.errno == errno.EIO, name
-        assert f"{name}/c/0/0: " in view.text()
-        alone = name in ("beyond", "wraps", "half")
-        if alone:
-            assert np.array_equal(np.fromfile(view / name / "c/0/1", "<u2").reshape(2, 2), given[0:2, 2:4])
-        else:
-            assert pytest.raises(OSError, (view / name / "c/0/1").read_bytes)
-        assert np.array_equal(np.fromfile(view / name / "c/2/2", "<u2").reshape(2, 2), given[4:6, 4:6])
-
-
-def crc(index):
-    import crc32c
-
-    return crc32c.crc32c(index)
 
 
 @FLAVOURS
@@ -412,92 +276,6 @@ def test_a_member_that_is_not_known_is_no_default(part, where, mount, room):
         assert not disagreements(view / name, [np.arange(4, dtype="<u2")])
 
 
-def rectilinear(*edges):
-    return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": list(edges)}}
-
-
-def test_grids_of_unequal_chunks_are_refused_by_name(mount, room):
-    for name, edges in {"lengths": [[4, 3, 2]], "longer": [[4, 5]], "runs": [[[4, 1], [3, 1], [4, 1]]], "two": [[4, 2, 2, 1]]}.items():
-        place(room / "s" / name, document([9], [4]) | {"chunk_grid": rectilinear(*edges)})
-    place(room / "s/hexagons", document([9], [4]) | {"chunk_grid": {"name": "hexagons"}})
-    place(room / "s/shards", document([12], [4], codecs=[shard([2])]) | {"chunk_grid": rectilinear([2, 4, 6])})
-    place(room / "s/kept", document([9], [4], codecs=[BYTES, {"name": "riddle"}]) | {"chunk_grid": rectilinear([4, 4, 1])})
-    place(room / "s/equal", document([9], [4]) | {"chunk_grid": rectilinear([4, 4, 4, 7])})
-    view = mount(room / "s")
-    for name in ("lengths", "longer", "runs", "two"):
-        refused(view / name / "zarr.json", view, "a rectilinear grid with chunks of different shapes")
-    refused(view / "hexagons/zarr.json", view, '"hexagons"')
-    refused(view / "shards/zarr.json", view, "a rectilinear grid with chunks of different shapes")
-    refused(view / "kept/zarr.json", view, "a rectilinear grid with chunks in codecs that stay of different shapes")
-    assert not disagreements(view / "equal", [np.zeros(9, "<u2")])
-
-
-@pytest.mark.parametrize("codecs", [[BYTES], [{"name": "transpose", "configuration": {"order": [2, 0, 1]}}, {"name": "bytes", "configuration": {"endian": "big"}}, GZIP]])
-@FLAVOURS
-def test_the_last_chunks_of_a_grid_may_be_shorter(codecs, flavour, mount, room):
-    """Each chunk is written as an array of its own shape, which is what a rectilinear grid means by it."""
-    shape, edges = (9, 7, 6), ((4, 4, 2), (5, 2), (3, 3))
-    values = numbers(shape, "int32")
-    for i, j, k in [(0, 0, 0), (2, 0, 1), (1, 1, 0), (2, 1, 1)]:
-        one = [axis[n] for axis, n in zip(edges, (i, j, k))]
-        part = np.full(one, -1, "int32")
-        inside = values[4 * i : 4 * i + one[0], 5 * j : 5 * j + one[1], 3 * k : 3 * k + one[2]]
-        part[tuple(slice(n) for n in inside.shape)] = inside
-        write(place(room / "one", document(one, one, "int32", codecs)), part)
-        target = room / f"s/c/{i}/{j}/{k}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (room / "one/c/0/0/0").rename(target)
-    for i, j, k in np.ndindex(3, 2, 2):
-        if (i, j, k) not in [(0, 0, 0), (2, 0, 1), (1, 1, 0), (2, 1, 1)]:
-            values[4 * i : 4 * i + 4, 5 * j : 5 * j + 5, 3 * k : 3 * k + 3] = 7
-    grid = rectilinear([[4, 2], 2], [5, 2, 8], 3)
-    place(room / "s", document(shape, [1], "int32", codecs, fill=7) | {"chunk_grid": grid})
-    view = mount(room / "s", *flavour)
-    assert not disagreements(view.where, [values])
-    assert np.fromfile(view / ("2/1/1" if "2" in flavour else "c/2/1/1"), "<i4").reshape(4, 5, 3)[:1, :2].tolist() == values[8:, 5:, 3:].tolist()
-
-
-TURN = {"name": "transpose", "configuration": {"order": [1, 0]}}
-
-
-@pytest.mark.parametrize(
-    "codecs",
-    [
-        [shard([4, 3], [TURN, shard([3, 2], [BYTES, GZIP])], index_location="start")],
-        [TURN, shard([3, 4], [TURN, BYTES, GZIP])],
-        [shard([4, 3], [BYTES]), GZIP],
-    ],
-    ids=["nested", "transposed", "encoded"],
-)
-@FLAVOURS
-def test_the_last_shards_of_a_grid_may_be_shorter(codecs, flavour, mount, room):
-    """Each shard is written as an array of its own shape; its index has an entry for each of its own parts."""
-    shape, edges = (19, 11), ((8, 8, 4), (6, 6))
-    values = numbers(shape, "int16")
-    for i, j in np.ndindex(3, 2):
-        one = [axis[n] for axis, n in zip(edges, (i, j))]
-        part = np.zeros(one, "int16")
-        inside = values[8 * i : 8 * i + one[0], 6 * j : 6 * j + one[1]]
-        part[tuple(slice(n) for n in inside.shape)] = inside
-        if (i, j) == (2, 0):
-            part[:2, :3] = values[16:18, :3] = 7
-        place(room / "one", document(one, one, "int16", codecs, fill=7))
-        if codecs[-1] is GZIP:
-            # tensorstore refuses a shard that is encoded as a whole.
-            zarr.open_array(room / "one", mode="r+")[...] = part
-        else:
-            write(room / "one", part)
-        target = room / f"s/c/{i}/{j}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (room / "one/c/0/0").rename(target)
-    grid = rectilinear([[8, 2], 4], 6)
-    place(room / "s", document(shape, [1], "int16", codecs, fill=7) | {"chunk_grid": grid})
-    view = mount(room / "s", *flavour)
-    assert not disagreements(view.where, [values])
-    shutil.copytree(view.where, room / "copy")
-    assert np.array_equal(by_zarr(room / "copy"), values)
-
-
 @pytest.mark.parametrize("flavour", [(), ("--zarr", "2")], ids=["as-it-is", "2"])
 def test_texts_behind_an_order_of_axes_that_is_none(flavour, mount, room):
     """Zarr v2 has no word for a transposition before texts, and needs none for one that moves nothing."""
@@ -614,21 +392,6 @@ def test_an_archive_within_a_directory(mount, room):
     shutil.make_archive(str(room / "s" / "ome"), "zip", CORPUS.path(record.store))
     view = mount(room / "s" / "ome.zip")
     assert not check_array(record, view / record.array)
-
-
-def test_a_shard_that_is_a_bomb(mount, room):
-    """A shard that is compressed as a whole cannot grow to more than its chunks can have."""
-    import gzip
-
-    source = place(room / "s", document([8, 8], [4, 4], codecs=[shard([2, 2]), GZIP], fill=9))
-    zarr.open_array(str(source), mode="r+")[...] = numbers((8, 8))
-    (source / "c/0/0").write_bytes(gzip.compress(bytes(900 << 20), 1))
-    view = mount(source)
-    with pytest.raises(OSError) as error:
-        (view / "c/0/0").read_bytes()
-    assert error.value.errno in (errno.EIO, errno.EFBIG)
-    assert view.status("VmHWM") < 100 << 10
-    assert np.array_equal(np.fromfile(view / "c/2/2", "<u2").reshape(2, 2), numbers((8, 8))[4:6, 4:6])
 
 
 def test_only_chunks_are_listed(mount, room):
