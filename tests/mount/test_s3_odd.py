@@ -1,11 +1,13 @@
 """Servers of objects that keep to HTTP and do little of it, and those that say odd things: what other clients read is read."""
 
+import contextlib
 import errno
 import gzip
 import io
 import json
 import os
 import struct
+import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +67,22 @@ def without_lengths(request):
     if handler.command != "HEAD":
         for piece in [content[i : i + 100] for i in range(0, len(content), 100)] + [b""]:
             handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+
+def in_coding(coding, body):
+    """A body without a length, in a transfer coding; what is not in chunks ends with the connection."""
+
+    def act(request):
+        content, handler = request.double.objects[request.key], request.handler
+        handler.send_response(200)
+        for name, value in (request.headers_of(content) | {"Transfer-Encoding": coding, "Connection": "close"}).items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        sent = body(content)
+        handler.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(sent), sent) if coding.endswith("chunked") else sent)
+        handler.close_connection = True
+
+    return act
 
 
 def compressing(request):
@@ -165,6 +183,88 @@ def test_a_body_without_a_length_that_breaks_off(mounted, double):
     assert problem.value.errno == errno.EIO
 
 
+@pytest.mark.parametrize("coding, body", [
+    ("identity", lambda content: content[:300]), ("gzip, chunked", gzip.compress), ("gzip", gzip.compress),
+    ("chunked", lambda content: content[:300]), ("chunked", lambda content: content * 2),
+], ids=["identity", "gzip in chunks", "gzip", "shorter", "longer"])  # fmt: skip
+def test_a_body_that_is_another_than_the_object(coding, body, mounted, double, room):
+    """It ends with the connection, or is coded, or is not what the object's length says."""
+    files = small_array()[1]
+    put(double, "a", files)
+    double.put("a/notes.txt", b"0123456789" * 1000)
+    view = mounted("a", "--disk-cache", room / "kept")
+    assert (view / "notes.txt").stat().st_size == 10_000
+    double.faults.append(fault(in_coding(coding, body), kinds="GET", key="a/notes.txt"))
+    with pytest.raises(OSError) as problem:
+        (view / "notes.txt").read_bytes()
+    assert problem.value.errno == errno.EIO
+    double.faults.clear()
+    assert (view / "notes.txt").read_bytes() == (mounted("a", "--disk-cache", room / "kept") / "notes.txt").read_bytes()
+
+
+def test_google_gives_what_is_stored(mount, double):
+    """It undoes a stored coding for who does not ask for it, says nothing of that, and tells the same tag."""
+    plain = b"".join(b"line %05d\n" % i for i in range(2000))
+    stored = gzip.compress(plain)
+    put(double, "a", small_array()[1])
+    double.put("a/notes.txt", stored)
+
+    def act(request):
+        told = {"x-goog-stored-content-encoding": "gzip", "x-goog-stored-content-length": str(len(stored))}
+        if request.handler.headers.get("Accept-Encoding") == "gzip":
+            with_headers(**{name.replace("-", "_"): value for name, value in told.items()}, Content_Encoding="gzip")(request)
+        else:
+            in_coding("chunked", lambda _: plain)(request)
+
+    double.faults.append(fault(act, kinds="GET", key="a/notes.txt"))
+    view = mount("gs://b/a", "--endpoint-url", double.url, "--no-sign-request", env=clean_env())
+    assert (view / "notes.txt").read_bytes() == stored
+
+
+def test_a_server_that_fails_once_is_asked_as_before(double, room):
+    """That the last bytes could not be asked for once does not make each shard cost a request more."""
+    shards = zarr.create_array(room / "s", shape=(100, 20), shards=(20, 20), chunks=(10, 10), dtype="<i4", compressors=None)
+    shards[...] = np.arange(2000).reshape(100, 20)
+    double.upload("s", room / "s")
+    view = double.mount("s3://b/s")
+
+    def asked(name):
+        double.log.clear()
+        (view / name).read_bytes()
+        return double.count()
+
+    before = asked("c/0/0")
+    for answer in (lambda request: request.send(500), lambda request: request.send(200, b"<html>")):
+        double.faults.append(fault(answer, kinds="GET", key="s/c/1", times=7))
+        try:
+            asked("c/2/0")
+        except OSError as problem:
+            assert problem.errno == errno.EIO
+        double.faults.clear()
+    assert asked("c/8/0") == before, double.log
+
+
+def test_many_ask_at_once_where_the_last_bytes_cannot_be_asked_for(mounted, double, room):
+    shards = zarr.create_array(room / "s", shape=(160, 20), shards=(20, 20), chunks=(10, 10), dtype="<i4", compressors=None)
+    shards[...] = np.arange(3200).reshape(160, 20)
+    double.upload("s", room / "s")
+    together = threading.Barrier(8, timeout=2)
+
+    def act(request):
+        if not request.handler.headers.get("Range", "").startswith("bytes=-"):
+            return request.object()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait()
+        request.send(416)
+
+    double.faults.append(fault(act, kinds="GET"))
+    view = mounted("s")
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda i: np.fromfile(view / f"c/{2 * i}/0", "<i4"), range(8)))
+    assert all((part == shards[20 * i : 20 * i + 10, :10].ravel()).all() for i, part in enumerate(got))
+    assert "another version" not in view.text()
+
+
 @pytest.mark.parametrize("tag", ["", '""', 'W/""'])
 def test_an_entity_tag_without_a_text_is_none(tag, mounted, double, room):
     """What is replaced is told by its time, in the parts of one object and in the folder of what was read."""
@@ -207,7 +307,8 @@ def test_an_entity_tag_without_a_text_is_none(tag, mounted, double, room):
         values = values ^ 0x01010101
 
 
-def test_the_rest_of_an_object_is_not_held(mount, double):
+@pytest.mark.parametrize("lengths", [True, False])
+def test_the_rest_of_an_object_is_not_held(lengths, mount, double):
     """Ranges are answered with all of the object, to many readers at a time."""
     size, count = 1 << 20, 40
     document = {
@@ -221,7 +322,7 @@ def test_the_rest_of_an_object_is_not_held(mount, double):
         content = double.objects[request.key]
         request.send(200, content, request.headers_of(content))
 
-    double.faults.append(fault(whole, kinds="GET", key="x.zip"))
+    double.faults.append(fault(whole if lengths else in_coding("chunked", bytes), kinds="GET", key="x.zip"))
     view = mount(f"{double.url}/b/x.zip", "--cache-size", "64M", env=clean_env())
     with ThreadPoolExecutor(count) as pool:
         assert all(pool.map(lambda i: (view / str(i)).read_bytes() == files[str(i)], range(count)))

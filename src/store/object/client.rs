@@ -32,6 +32,16 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer shows that the bucket is there.
 const ANSWERED: Duration = Duration::from_secs(10);
 
+/// Whether a server knows ranges of the last bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suffixes {
+    Untried,
+    /// One failed as it does where they are not known.
+    Doubted,
+    Known,
+    Unknown,
+}
+
 /// See the module.
 pub struct Client {
     pub(super) runtime: Runtime,
@@ -42,7 +52,7 @@ pub struct Client {
     pub counters: Arc<Counters>,
     timeout: Duration,
     /// Whether the last bytes can be asked for without knowing how many there are.
-    suffixes: AtomicBool,
+    suffixes: Mutex<Suffixes>,
     /// Whether the server knows no HEAD.
     headless: AtomicBool,
     /// What is asked, for messages.
@@ -91,7 +101,7 @@ impl Client {
             credentials: None,
             counters: Arc::clone(&counters),
             timeout: options.timeout,
-            suffixes: AtomicBool::new(true),
+            suffixes: Mutex::new(Suffixes::Untried),
             headless: AtomicBool::new(false),
             endpoint: String::new(),
             bucket: (!matches!(address.service, Service::Web { .. })).then(|| address.name("")),
@@ -117,6 +127,7 @@ impl Client {
                 .with_read_timeout(options.timeout.div_f32(2.5).max(Duration::from_millis(200)))
                 .with_allow_http(true),
             counters,
+            coding: "identity",
         };
         match &address.service {
             Service::S3 { bucket, endpoint, region: named } => {
@@ -192,7 +203,9 @@ impl Client {
         Ok(())
     }
 
-    fn google(&mut self, bucket: &str, options: &Options, settings: Settings) -> Result<()> {
+    fn google(&mut self, bucket: &str, options: &Options, mut settings: Settings) -> Result<()> {
+        // Who does not ask for it is given what was stored so without the coding, and without a word of that.
+        settings.coding = "gzip";
         let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
         if let Some(endpoint) = &options.endpoint {
             builder = builder.with_base_url(endpoint);
@@ -336,12 +349,29 @@ impl Client {
 
     /// Whether a range of the last bytes can be asked for.
     pub fn has_suffixes(&self) -> bool {
-        self.suffixes.load(Ordering::Relaxed)
+        *self.suffixes.lock() != Suffixes::Unknown
     }
 
-    /// Notes that it cannot.
+    /// Notes that it cannot, unless it could before: one that failed once may have failed for another reason.
     pub fn forget_suffixes(&self) {
-        self.suffixes.store(false, Ordering::Relaxed);
+        let mut suffixes = self.suffixes.lock();
+        if *suffixes != Suffixes::Known {
+            *suffixes = Suffixes::Unknown;
+        }
+    }
+
+    /// Notes what an answer to such a question, good or not, says of whether it can be asked.
+    pub(super) fn note_suffix(&self, is_good: bool) {
+        let mut suffixes = self.suffixes.lock();
+        match *suffixes {
+            Suffixes::Untried | Suffixes::Doubted => *suffixes = if is_good { Suffixes::Known } else { Suffixes::Doubted },
+            Suffixes::Known | Suffixes::Unknown => {}
+        }
+    }
+
+    /// Whether another question is worth asking in its place.
+    pub fn doubts_suffixes(&self) -> bool {
+        matches!(*self.suffixes.lock(), Suffixes::Doubted | Suffixes::Unknown)
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -378,11 +408,12 @@ struct Settings {
     retry: RetryConfig,
     client: ClientOptions,
     counters: Arc<Counters>,
+    coding: &'static str,
 }
 
 impl Settings {
     fn connector(&self, host: Option<Host>) -> Connector {
-        Connector { counters: Arc::clone(&self.counters), host }
+        Connector { counters: Arc::clone(&self.counters), host, coding: self.coding }
     }
 }
 

@@ -84,7 +84,7 @@ impl Client {
             }
             // There are servers that know no range without a beginning; whoever asked asks for another one.
             Err(e) if is_suffix && e.kind() != Kind::TimedOut && fail::is_no_suffix(trace) => {
-                self.forget_suffixes();
+                self.note_suffix(false);
                 return Err((e, false));
             }
             // A good answer to another question than was asked: there are servers that know no ranges.
@@ -134,6 +134,9 @@ impl Client {
         if come != expected {
             let reason = format!("the server promised {expected} bytes and gave {come}");
             return Err((Error::new(Kind::Unavailable, reason), true));
+        }
+        if is_suffix {
+            self.note_suffix(true);
         }
         Ok(Some(meta))
     }

@@ -105,6 +105,10 @@ impl Remote {
             if pin.is_some_and(|pin| *pin != version) {
                 return Err(changed());
             }
+            // What is undone on the way, or cut, keeps its tag.
+            if file.as_ref().and_then(Option::as_ref).is_some_and(|known| known.version == version && known.size != object.size) {
+                return Err(Error::new(Kind::Unavailable, "the server tells another length for the same version"));
+            }
             if length > limit {
                 return Err(Error::too_big(format!("{length} bytes; at most {limit} are read")));
             }
@@ -126,10 +130,7 @@ impl Remote {
                 Ok(meta)
             }
             // Nothing begins after the end of the last bytes.
-            Ok(None) if is_suffix && self.client.has_suffixes() && self.present(key)?.size > 0 => {
-                self.client.forget_suffixes();
-                self.request(key, path, file, wanted, pin, limit, into)
-            }
+            Ok(None) if is_suffix && self.present(key)?.size > 0 => self.by_length(key, path, file, wanted, pin, limit, into),
             // The object ends before the range. If it did not when it was looked at, it is another one now.
             Ok(None) if self.present(key)?.size > begin => {
                 self.forget(key);
@@ -137,8 +138,8 @@ impl Remote {
             }
             Ok(None) => self.nothing(key, pin, into),
             // There is another way.
-            Err(e) if is_suffix && !self.client.has_suffixes() && matches!(e.kind(), Kind::Unavailable | Kind::Denied) => {
-                self.request(key, path, file, wanted, pin, limit, into)
+            Err(e) if is_suffix && self.client.doubts_suffixes() && matches!(e.kind(), Kind::Unavailable | Kind::Denied) => {
+                self.by_length(key, path, file, wanted, pin, limit, into).map_err(|_| e)
             }
             Err(e) => {
                 if e.kind() == Kind::NotFound && file.is_none() {
@@ -147,6 +148,25 @@ impl Remote {
                 Err(e)
             }
         }
+    }
+
+    // The last bytes by their place, where they could not be asked for otherwise.
+    #[expect(clippy::too_many_arguments, reason = "a part of `request`")]
+    fn by_length(
+        &self,
+        key: &Key,
+        path: &Path,
+        file: &Option<Known>,
+        range: Range,
+        pin: Option<&Version>,
+        limit: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<Meta> {
+        let (offset, end) = range.within(self.present(key)?.size);
+        let part = Range::Part { offset, length: end.saturating_sub(offset) };
+        let read = self.request(key, path, file, part, pin, limit, into)?;
+        self.client.forget_suffixes();
+        Ok(read)
     }
 
     // A range that holds no byte.

@@ -33,27 +33,55 @@ pub fn headers(answer: &mut HttpResponse) {
     }
 }
 
+/// Whether the body of a successful answer ends by what it says itself, as `chunked` has it. `is_part` is whether a part was asked for.
+///
+/// # Errors
+/// Where what comes may be something else than the object, or cannot be told from a part of it when the connection ends.
+pub fn end(answer: &HttpResponse, is_part: bool) -> Result<bool, String> {
+    let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let codings = answer.headers().get_all("transfer-encoding").iter().count();
+    let coding = header("transfer-encoding");
+    let is_chunked = coding.is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"));
+    if codings > 1 || coding.is_some() && !is_chunked {
+        return Err(format!("a transfer coding other than chunked: {}", coding.unwrap_or_default()));
+    }
+    if answer.status().as_u16() == 206 && !is_part {
+        return Err("a part, where all of it was asked for".to_owned());
+    }
+    // Google undoes a stored coding where it likes, and does not always say so: the bytes, and their number, are others then.
+    let stored = header("x-goog-stored-content-encoding").unwrap_or("identity");
+    if stored != header("content-encoding").unwrap_or("identity") && header("x-goog-stored-content-encoding").is_some() {
+        return Err(format!("not as it is stored (Content-Encoding: {stored})"));
+    }
+    Ok(is_chunked)
+}
+
 /// Whether an entity tag has no text.
 pub fn is_blank(tag: &str) -> bool {
     matches!(tag, "" | "\"\"" | "W/\"\"")
 }
 
 /// A page of a listing without the names that cannot be asked for: those with control characters, and what lies below an empty
-/// name, `.` or `..`; and one of them. `None` where there is none.
+/// name, `.` or `..`; and one of them. `None` where there is none, or where it is no page as services write it.
 pub fn page(text: &str) -> Option<(String, String)> {
     const ENTRIES: [(&str, &str); 4] =
         [("Contents", "Key"), ("CommonPrefixes", "Prefix"), ("Blob", "Name"), ("BlobPrefix", "Name")];
     let (mut kept, mut odd, mut rest) = (String::new(), None, text);
     while let Some((before, entry)) = rest.find('<').and_then(|at| rest.split_at_checked(at)) {
         kept.push_str(before);
-        let tag = entry.strip_prefix('<').and_then(|e| e.split_once('>')).map(|(tag, _)| tag);
-        let found = ENTRIES.iter().find(|(outer, _)| tag == Some(outer)).and_then(|(outer, inner)| {
-            let end = format!("</{outer}>");
-            let (inside, after) = entry.split_once(&end)?;
-            let name = wire::element(inside, inner)?;
-            let name = quick_xml::escape::unescape(name).unwrap_or(name.into()).into_owned();
-            Some((inside.len().checked_add(end.len())?, after, name))
-        });
+        let is_tag =
+            |outer: &str| entry.strip_prefix('<').and_then(|e| e.strip_prefix(outer)).is_some_and(|e| e.starts_with('>'));
+        let found = match ENTRIES.iter().find(|(outer, _)| is_tag(outer)) {
+            None => None,
+            Some((outer, inner)) => {
+                let end = format!("</{outer}>");
+                let (inside, after) = entry.split_once(&end)?;
+                // Nothing is looked through twice.
+                let name = wire::element(inside, inner)?;
+                let name = quick_xml::escape::unescape(name).unwrap_or(name.into()).into_owned();
+                Some((inside.len().checked_add(end.len())?, after, name))
+            }
+        };
         rest = match found {
             Some((_, after, name)) if Path::parse(&name).is_err() => {
                 odd = odd.or(Some(name));
@@ -111,6 +139,25 @@ mod tests {
         let azure =
             "<Blobs><BlobPrefix><Name>a//</Name></BlobPrefix><Blob><Name>a/b</Name></Blob><Blob><Name>a/.</Name></Blob></Blobs>";
         assert_eq!(super::page(azure).unwrap(), ("<Blobs><Blob><Name>a/b</Name></Blob></Blobs>".into(), "a//".into()));
+    }
+
+    /// Very long: nothing in them is looked through again and again.
+    #[test]
+    fn pages_that_are_none_are_left_at_once() {
+        let inside = |open: &str, shut: &str| format!("<ListBucketResult>{open}{shut}</ListBucketResult>");
+        let many = "<Contents>".repeat(400_000);
+        for page in [
+            inside(&many, ""),
+            inside(&many, "</Contents>"),
+            inside(&many, "<Key>a</Key></Contents>"),
+            inside("<Contents><Key>", &format!("{}</Key></Contents>", "&".repeat(4 << 20))),
+            inside("<Contents><Key>", &format!("{}</Key></Contents>", "&amp;".repeat(1 << 20))),
+            inside(&"<x>".repeat(1 << 20), ""),
+            inside(&"<".repeat(4 << 20), ""),
+            inside(&"<Blob><Name>a</Name></Blob>".repeat(150_000), ""),
+        ] {
+            assert_eq!(super::page(&page), None);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use object_store::{ClientOptions, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 tokio::task_local! {
     /// Who waits for what is asked now.
@@ -97,6 +98,8 @@ pub struct Trace {
     signer: AtomicU64,
     /// A name that was left out of a page, because it cannot be asked for.
     pub left_out: Mutex<Option<String>>,
+    /// The right to hold a body without a length, as long as it may be there.
+    held: Mutex<Option<SemaphorePermit<'static>>>,
 }
 
 impl Trace {
@@ -139,7 +142,12 @@ pub struct Connector {
     pub counters: Arc<Counters>,
     /// The host that has the objects; requests to others are for credentials. `None` where those go other ways.
     pub host: Option<Host>,
+    /// The coding that is asked for, so that objects come as they are stored.
+    pub coding: &'static str,
 }
+
+/// Bodies without a length that may be held at a time, of all questions.
+static HELD: Semaphore = Semaphore::const_new(2);
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
@@ -169,10 +177,11 @@ impl HttpService for Wire {
             return answer;
         }
         // Who says nothing may be given any coding, and the lengths and tags of what is coded are others.
-        if let Ok(identity) = "identity".parse() {
-            request.headers_mut().insert("accept-encoding", identity);
+        if let Ok(coding) = self.connector.coding.parse() {
+            request.headers_mut().insert("accept-encoding", coding);
         }
         let (counters, version) = (&self.connector.counters, request.version());
+        let is_part = request.headers().contains_key("range");
         let counter = match trace.ask {
             Ask::Get => &counters.get,
             Ask::Head => &counters.head,
@@ -198,11 +207,20 @@ impl HttpService for Wire {
         }
         let status = answer.status();
         if status.is_success() && trace.ask != Ask::List {
+            let ends = match tidy::end(&answer, is_part) {
+                Ok(ends) => ends,
+                Err(reason) => return Err(odd(&trace, reason)),
+            };
             // From version 2 on a body has an end of its own, too.
-            let ends = answer.version() > version || answer.headers().contains_key("transfer-encoding");
-            if trace.ask == Ask::Head || !ends || answer.headers().contains_key("content-length") {
+            let ends = ends || answer.version() > version;
+            // Of all that comes in the place of a part, the part is held by who asks for all.
+            let is_all = is_part && status.as_u16() == 200;
+            if trace.ask == Ask::Head || !ends || is_all || answer.headers().contains_key("content-length") {
                 return Ok(answer);
             }
+            drop(trace.held.lock().take());
+            let held = HELD.acquire().await.ok();
+            *trace.held.lock() = held;
             let (mut parts, body) = answer.into_parts();
             let body = collect(body, fetch::NO_RANGES).await.map_err(|e| self.broken(&trace, e))?;
             // What is too long stays without a length, and is refused.
