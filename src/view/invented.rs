@@ -9,7 +9,7 @@
 use crate::array::{Array, Attributes, DType, Format, Order};
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, token};
 use crate::format::{dtype, fill, nczarr as marks, nczarr3};
-use crate::view::Flavour;
+use crate::view::{Flavour, xarray};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,6 +126,10 @@ impl Inventory {
         };
         let references: Vec<String> = axes(array, self.xarray).map(reference).collect();
         let mut attributes = attributes.clone();
+        if array.format == Format::Zarr3 {
+            // To netCDF a number is one in either version.
+            xarray::to_zarr2(&mut attributes, &array.dtype);
+        }
         let mut mark = Map::new();
         mark.insert("dimension_references".to_owned(), json!(references));
         if flavour == Flavour::Zarr2 {
@@ -135,6 +139,9 @@ impl Inventory {
                 attributes.entry("_ARRAY_DIMENSIONS").and_modify(|names| *names = json!(["_scalar_"]));
             }
             mark.insert("storage".to_owned(), json!("chunked"));
+        } else {
+            // No type is told of what is not shown.
+            super::zarr3::drop_names(&mut attributes, array);
         }
         Some(typed(&attributes, vec![(marks::ARRAY, Value::Object(mark))], flavour, Some(&array.dtype)))
     }

@@ -5,10 +5,10 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use crate::array::{Array, DType, Field, Format, Group, Keys, Node, Order, Style};
+use crate::array::{Array, Attributes, DType, Field, Format, Group, Keys, Node, Order, Style};
 use crate::error::{Error, Result};
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, NonFinite, cite, render};
-use crate::format::{base64, dtype, fill, n5};
+use crate::format::{base64, dtype, fill, n5, nczarr3};
 use crate::view::{DIMENSIONS, Flavour, ome, xarray};
 use serde_json::{Map, Value, json};
 
@@ -73,13 +73,9 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     }
     codecs.extend(encoding);
     let mut attributes = array.attributes.clone()?;
-    if array.format != Format::Zarr3
-        && let Some(names) = &array.dimension_names
-        && attributes.get(DIMENSIONS) == Some(&json!(names))
-    {
-        attributes.shift_remove(DIMENSIONS);
-    }
-    if array.format != Format::Zarr3 {
+    drop_names(&mut attributes, array);
+    // With marks that were made for netCDF it stays in netCDF's spelling, by which its type is told.
+    if array.format != Format::Zarr3 && !attributes.contains_key(nczarr3::ATTRS) {
         xarray::to_zarr3(&mut attributes, &array.dtype);
     }
     let mut members = Map::new();
@@ -97,6 +93,16 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
         put("dimension_names", json!(names));
     }
     Ok(members)
+}
+
+/// Takes the names of axes out of the attributes of an array where `dimension_names` says the same.
+pub(super) fn drop_names(attributes: &mut Attributes, array: &Array) {
+    if array.format != Format::Zarr3
+        && let Some(names) = &array.dimension_names
+        && attributes.get(DIMENSIONS) == Some(&json!(names))
+    {
+        attributes.shift_remove(DIMENSIONS);
+    }
 }
 
 fn chunk_key_encoding(keys: &Keys) -> Value {

@@ -16,6 +16,7 @@ import netCDF4
 import numpy as np
 import pytest
 import tensorstore
+import xarray
 import zarr
 
 from support import data
@@ -352,6 +353,45 @@ def test_a_store_that_is_not_looked_for_is_shown_as_it_is(corpus, mount):
     view = mount(corpus.path("n5/rust.n5"), "--format", "zarr2")
     for name in data.entries(corpus.path("n5/rust.n5")):
         assert (view / name).read_bytes() == (corpus.path("n5/rust.n5") / name).read_bytes()
+
+
+FILLS = [("<f4", -999.0), ("<f8", [-999.0]), ("<f4", float("nan")), ("<i2", -999), ("<f8", float("inf"))]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("dtype, fill", FILLS)
+def test_fill_values_that_xarray_spells(version, dtype, fill, mount, room):
+    """netcdf-c masks what xarray masks in its own spelling, in either version of the marks; those of Zarr v3 it gets in Zarr v2."""
+    values = np.array([1, -999, 3, -999 if dtype == "<i2" else np.inf], dtype)
+    only = fill[0] if isinstance(fill, list) else fill
+    if version == 3:
+        found = xarray.Dataset({"w": (("x",), values, {"_FillValue": np.dtype(dtype).type(only)})})
+        found.to_zarr(room / "source", zarr_format=3, consolidated=False)
+    else:
+        array = zarr.open_group(str(room / "source"), mode="w", zarr_format=2).create_array("w", data=values, fill_value=None)
+        array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": fill})
+    want = xarray.open_zarr(room / "source", consolidated=False, chunks=None)["w"].isnull().values
+    second = mount(room / "source", "--nczarr", "--zarr", "2")
+    third = mount(room / "source", "--nczarr", "--zarr", "3")
+    for view in (second, mount(third.where, "--zarr", "2")):
+        got = netcdf(view.where, room / "found")["variables"]["w"]
+        kept = np.atleast_1d(got["attributes"]["_FillValue"])
+        assert kept.dtype == values.dtype and np.array_equal(kept, np.atleast_1d(only).astype(dtype), equal_nan=True)
+        with netCDF4.Dataset(f"file://{view.where}#mode=nczarr,file") as dataset:
+            masked = np.ma.getmaskarray(dataset["w"][...])
+        assert masked.tolist() == want.tolist() and np.array_equal(got["values"], values)
+    shown = json.loads((third / "w" / "zarr.json").read_text())["attributes"]
+    types = {item["name"]: item["configuration"]["type"] for item in shown["_nczarr_attrs"]["attribute_types"]}
+    assert sorted(types) == sorted(shown) and types["_FillValue"] == {"<f4": "float32", "<f8": "float64", "<i2": "int16"}[dtype]
+    assert np.array_equal(np.array(shown["_FillValue"]).astype(dtype), np.array(only, dtype), equal_nan=True)
+
+
+def test_several_fill_values_keep_their_name_and_type_in_zarr_3(mount, room):
+    array = zarr.open_group(str(room / "source"), mode="w", zarr_format=2).create_array("w", shape=(4,), dtype="<i2", fill_value=None)
+    array.attrs["_FillValue"] = [1, 2]
+    shown = json.loads((mount(room / "source", "--nczarr", "--zarr", "3") / "w" / "zarr.json").read_text())["attributes"]
+    types = {item["name"]: item["configuration"]["type"] for item in shown["_nczarr_attrs"]["attribute_types"]}
+    assert sorted(types) == sorted(shown) and (shown["_FillValue"], types["_FillValue"]) == ([1, 2], "int16")
 
 
 def of_zarr_3(directory, attributes, shape=None, dtype=None, values=None):
