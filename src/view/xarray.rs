@@ -16,38 +16,130 @@ const FILL_VALUE: &str = "_FillValue";
 /// What CF has for the same, with as many values as there are. xarray takes it as it stands, in either version.
 const MISSING_VALUE: &str = "missing_value";
 
-/// Spells the attribute of an array of Zarr v2 (or N5 or WKW) as Zarr v3 has it. What xarray has no words for there becomes
-/// `missing_value`, by which it masks the same elements, unless the array has another one of that name.
+/// Spells the attribute of an array of Zarr v2 (or N5 or WKW) as Zarr v3 has it, so that xarray masks the same elements.
+///
+/// What xarray has no words for there becomes `missing_value`, beside what the array has of that name. Where that cannot be said
+/// either, the attribute stays, for which xarray refuses the group. A bare `NaN` masks nothing, but in Zarr v3 it is a text, which
+/// masks texts and makes xarray round integers: it is left out.
 pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
-    let Some(value) = attributes.get(FILL_VALUE) else { return };
+    let missing = attributes.get(MISSING_VALUE).cloned();
+    if let Some(value) = &missing {
+        put_missing(attributes, shown(value, dtype));
+    }
+    let Some(value) = attributes.get(FILL_VALUE).cloned() else { return };
     // A list of one is how netcdf-c 4.8.0 writes a number.
     let only = match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
-        _ => value,
+        _ => &value,
     };
-    let spelled = |number: f64| Value::String(base64::encode(&number.to_le_bytes()));
-    let found = match dtype {
-        DType::Float(_) => number(only).map(spelled),
-        DType::Complex(_) => number(only).map(|number| json!([spelled(number), spelled(0.0)])),
-        // Of a fraction xarray would take the whole part.
-        DType::Int(_) | DType::UInt(_) => (only.is_number() && fill::integer(only).is_some()).then(|| only.clone()),
-        DType::Bool => (only.is_number() || only.is_boolean()).then(|| only.clone()),
-        _ => None,
+    if let Some(found) = spelled(only, dtype) {
+        attributes.insert(FILL_VALUE.to_owned(), found);
+        return;
+    }
+    let missing = missing.filter(|missing| *missing != value && !masks(missing).is_empty());
+    let found = match missing {
+        Some(missing) => united(&missing, &value, dtype),
+        None if matches!(dtype, DType::Float(_) | DType::Complex(_)) && masks(&value).iter().any(is_infinite) => return,
+        None => Some(shown(&value, dtype)),
     };
     if let Some(found) = found {
-        attributes.insert(FILL_VALUE.to_owned(), found);
-    } else if attributes.get(MISSING_VALUE).is_none_or(|missing| missing == value) {
-        let value = value.clone();
         attributes.shift_remove(FILL_VALUE);
-        attributes.insert(MISSING_VALUE.to_owned(), value);
+        put_missing(attributes, found);
     }
 }
 
-/// A number, also one that is not finite as the word that zarr-python puts for it where JSON has none.
+/// A single value in the words of Zarr v3, where it has any that mask the same.
+fn spelled(only: &Value, dtype: &DType) -> Option<Value> {
+    let spelled = |number: f64| Value::String(base64::encode(&number.to_le_bytes()));
+    match dtype {
+        DType::Float(_) => number(only).map(spelled),
+        DType::Complex(_) => number(only).map(|number| json!([spelled(number), spelled(0.0)])),
+        // Of a fraction xarray would take the whole part, and of any number whether it is 0.
+        DType::Int(_) | DType::UInt(_) => (only.is_number() && fill::integer(only).is_some()).then(|| only.clone()),
+        DType::Bool => (!only.is_string() && matches!(fill::integer(only), Some(0 | 1))).then(|| only.clone()),
+        _ => None,
+    }
+}
+
+fn put_missing(attributes: &mut Attributes, value: Option<Value>) {
+    match value {
+        Some(value) => drop(attributes.insert(MISSING_VALUE.to_owned(), value)),
+        None => drop(attributes.shift_remove(MISSING_VALUE)),
+    }
+}
+
+/// A value as `missing_value` of Zarr v3, whose documents have words for numbers that are not finite. One word among the numbers of
+/// a list makes texts of them all. `None` where nothing is left that masks.
+fn shown(value: &Value, dtype: &DType) -> Option<Value> {
+    if !has_bare_words(value) {
+        return Some(value.clone());
+    }
+    let finite = masks(value).into_iter().filter(|item| !is_infinite(item)).collect();
+    match possible(finite, dtype) {
+        // Such a word equals no number, and makes no other type of these.
+        Some(kept) if kept.is_empty() => matches!(dtype, DType::Float(_) | DType::Complex(_)).then(|| value.clone()),
+        Some(kept) => Some(Value::Array(kept)),
+        None => Some(value.clone()),
+    }
+}
+
+/// What masks as both values do: the first where the second masks nothing. `None` where no list says so.
+fn united(missing: &Value, value: &Value, dtype: &DType) -> Option<Option<Value>> {
+    let added = possible(masks(value), dtype)?;
+    if added.is_empty() {
+        return Some(shown(missing, dtype));
+    }
+    let mut all = possible(masks(missing), dtype)?;
+    all.extend(added);
+    let texts = all.iter().filter(|item| item.is_string()).count();
+    let sayable = (texts == 0 || texts == all.len()) && !all.iter().any(is_infinite);
+    sayable.then_some(Some(Value::Array(all)))
+}
+
+/// What xarray masks for a value: the items of its lists, of whatever depth, that are numbers or texts.
+fn masks(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(masks).collect(),
+        Value::Null => Vec::new(),
+        value if is_bare(value, &[NAN]) => Vec::new(),
+        value => vec![value.clone()],
+    }
+}
+
+/// Those of a list that can equal an element. `None` where that cannot be told: numpy makes texts of a list that has a text, in its
+/// own spelling of numbers.
+fn possible(mut values: Vec<Value>, dtype: &DType) -> Option<Vec<Value>> {
+    let texts = values.iter().filter(|value| value.is_string()).count();
+    let mixed = texts != 0 && texts != values.len();
+    match dtype {
+        DType::Bool | DType::Int(_) | DType::UInt(_) | DType::Float(_) | DType::Complex(_) if texts != 0 => values.clear(),
+        DType::Bool => values.retain(|value| matches!(fill::integer(value), Some(0 | 1))),
+        DType::Int(_) | DType::UInt(_) => values.retain(|value| fill::integer(value).is_some()),
+        _ if mixed => return None,
+        DType::Bytes { .. } | DType::Text(_) if texts == 0 => values.clear(),
+        _ => {}
+    }
+    Some(values)
+}
+
+fn is_bare(value: &Value, words: &[&str]) -> bool {
+    value.as_number().is_some_and(|number| words.contains(&number.as_str()))
+}
+
+fn is_infinite(value: &Value) -> bool {
+    is_bare(value, &[INFINITY, NEGATIVE_INFINITY])
+}
+
+fn has_bare_words(value: &Value) -> bool {
+    value.as_array().is_some_and(|items| items.iter().any(has_bare_words)) || is_bare(value, &[NAN]) || is_infinite(value)
+}
+
+/// A number, also NaN as the word that zarr-python puts for it where JSON has none. The words for infinities xarray takes for texts in
+/// Zarr v2, which mask nothing.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_str().parse().ok(),
-        Value::String(word) if [NAN, INFINITY, NEGATIVE_INFINITY].contains(&word.as_str()) => word.parse().ok(),
+        Value::String(word) if word == NAN => Some(f64::NAN),
         _ => None,
     }
 }

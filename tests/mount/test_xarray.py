@@ -133,6 +133,46 @@ def test_what_xarray_has_no_words_for_in_zarr_3(dtype, spelled, more, room, moun
     assert got.dtype == want.dtype and str(got.values.tolist()) == str(want.values.tolist())
 
 
+NAN, INF, BIG = float("nan"), float("inf"), 2**53 + 1
+# Data type, values, `_FillValue` and `missing_value`.
+TOGETHER = [
+    ("<i8", [BIG, 0], NAN, None), ("<i8", [BIG, 0], [NAN], None), ("<i8", [BIG, 0], None, NAN), ("<i4", [0, 1, 2, -1], 1, [NAN, 2]),
+    ("<U3", ["NaN", "a", "ab"], NAN, None), ("<U3", ["NaN", "a", "ab"], "a", NAN), ("<U3", ["NaN", "a", "ab"], 7, "a"),
+    ("<U3", ["NaN", "a", "ab"], ["a", NAN], ["a", NAN]), ("<U3", ["NaN", "a", "ab"], "a", ["ab"]), ("|S3", ["NaN", "a"], NAN, None),
+    *[("|b1", [0, 1, 1, 0], fill, missing) for fill in (-1, 255, 1.5, NAN, "1", [], True, 1.0) for missing in (None, 2)],
+    ("|b1", [0, 1, 1, 0], [0, 7], None), ("|b1", [0, 1, 1, 0], "0", 1),
+    ("<i4", [0, 1, 2, -1], 1.5, -1), ("<i4", [0, 1, 2, -1], [1, 2], -1), ("<i4", [0, 1, 2, -1], "1", 2),
+    ("<i4", [0, 1, 2, -1], ["a", 1], 2),
+    ("<i4", [0, 1, 2, -1], [[1], [2]], ["a", -1]), ("<i4", [0, 1, 2, -1], [1, 2], None), ("<i4", [0, 1, 2, -1], [INF, 1], 2),
+    *[(f"<f{size}", [0, 1, INF, 7], fill, missing) for size in (2, 4, 8) for fill in ("AAAAAAAA8D8=", "Infinity", [1, 2], INF, None)
+      for missing in (None, 7, [0, NAN], NAN)],
+    ("<c8", [0, 1, 2, 3], [1, 0], 3), ("<c16", [0, 1, 2, 3], "Infinity", 3),
+]  # fmt: skip
+
+
+def test_fill_values_beside_others_of_zarr_2_in_zarr_3(room, mount):
+    """What `_FillValue` cannot say in Zarr v3 joins `missing_value`; what equals no element masks none, and changes no integer."""
+    group = zarr.open_group(str(room / "a.zarr"), mode="w", zarr_format=2)
+    for i, (dtype, found, fill, missing) in enumerate(TOGETHER):
+        array = group.create_array(f"a{i}", shape=(len(found),), chunks=(2,), dtype=dtype, fill_value=None)
+        array[...] = np.array(found).astype(dtype)
+        named = {name: value for name, value in (("_FillValue", fill), ("missing_value", missing)) if value is not None}
+        array.attrs.update({"_ARRAY_DIMENSIONS": [f"x{i}"], **named})
+    want, got = masked(room / "a.zarr"), masked(mount(room / "a.zarr", "--zarr", "3").where)
+    for i, case in enumerate(TOGETHER):
+        assert str(got[f"a{i}"].values.tolist()) == str(want[f"a{i}"].values.tolist()), case
+
+
+@pytest.mark.parametrize("dtype, spelled, missing", [("<f4", [INF, 1], None), ("<f8", [1, 2], INF), ("<U3", "a", ["b", 1])])
+def test_what_zarr_3_cannot_say_is_refused_by_xarray(dtype, spelled, missing, room, mount):
+    """JSON has no infinity, and numpy spells numbers in its own way that stand among texts."""
+    group = zarr.open_group(str(room / "a.zarr"), mode="w", zarr_format=2)
+    array = group.create_array("a", shape=(4,), chunks=(3,), dtype=dtype, fill_value=None)
+    array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": spelled, **({"missing_value": missing} if missing else {})})
+    with pytest.raises((TypeError, ValueError), match="fill_value"):
+        masked(mount(room / "a.zarr", "--zarr", "3").where)
+
+
 def test_scalars_of_zarr_3_in_zarr_2(room, mount):
     """In Zarr v2 xarray refuses the whole group for an array that does not name its axes, were it none."""
     found = xarray.Dataset({"point": ((), 2.5), "line": (("x",), np.arange(3.0))})
