@@ -5,7 +5,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -57,8 +57,8 @@ impl Own {
     /// The mount that has just been made at `path`.
     pub fn at(path: &Path) -> Self {
         let table = std::fs::read(TABLE).unwrap_or_default();
-        let device = entries(&table).filter(|entry| entry.path == path.as_os_str()).last();
-        Self { path: path.to_owned(), device: device.filter(|entry| entry.kind == TYPE).map(|entry| entry.device.to_vec()) }
+        let mount = topmost(&table, path, reached(path).as_deref()).filter(|entry| entry.kind == TYPE);
+        Self { path: path.to_owned(), device: mount.map(|entry| entry.device.to_vec()) }
     }
 
     /// Major and minor number of the device, where they are known.
@@ -68,25 +68,25 @@ impl Own {
     }
 
     /// Takes it out of the tree as [`detach`] does: from where it was mounted or, where a directory above that was renamed, from where it
-    /// is now. What somebody has mounted over it stays, and it below that.
+    /// is now. What somebody has mounted over it or over a directory above stays, and it below that.
     ///
     /// # Errors
     /// As [`detach`].
     pub fn detach(&self) -> Result<()> {
         let Some(device) = &self.device else { return detach(&self.path) };
-        let table = std::fs::read(TABLE)?;
-        let found = places(&table, device);
-        let is_here = found.iter().any(|(path, _)| *path == self.path.as_os_str());
-        for (path, is_covered) in found.iter().filter(|(path, _)| !is_here || *path == self.path.as_os_str()) {
-            let path = Path::new(path);
-            if *is_covered {
-                log::warn!(
-                    "{}: something else is mounted over this mount, which stays below it until that and it are unmounted",
-                    path.display()
-                );
-            } else {
-                detach(path)?;
-            }
+        let found = || Ok::<_, Error>(places(&std::fs::read(TABLE)?, device, reached));
+        let mut left = found()?;
+        let is_here = left.iter().any(|(path, _)| *path == self.path.as_os_str());
+        // One of them may cover another, where somebody has bound it once more.
+        for _ in 0..left.len() {
+            left.retain(|(path, _)| !is_here || *path == self.path.as_os_str());
+            let Some((path, _)) = left.iter().find(|(_, is_covered)| !is_covered) else { break };
+            detach(Path::new(path))?;
+            left = found()?;
+        }
+        for (path, _) in left.iter().filter(|(path, is_covered)| *is_covered && (!is_here || *path == self.path.as_os_str())) {
+            let path = Path::new(path).display();
+            log::warn!("{path}: something else is mounted over this mount, which stays below it until that and it are unmounted");
         }
         Ok(())
     }
@@ -193,29 +193,37 @@ fn unmount(path: &Path, flags: UnmountFlags, helper: &[&str]) -> Result<()> {
 /// Whether the topmost mount at `path` is one of ours.
 fn is_ours(path: &Path) -> Result<bool> {
     let table = std::fs::read(TABLE)?;
-    Ok(topmost(&table, path).is_some_and(|kind| kind == TYPE))
+    Ok(topmost(&table, path, reached(path).as_deref()).is_some_and(|entry| entry.kind == TYPE))
 }
 
-/// The type of the last mount at `path` in the text of `mountinfo`.
-fn topmost<'a>(table: &'a [u8], path: &Path) -> Option<&'a [u8]> {
-    entries(table).filter(|entry| entry.path == path.as_os_str()).last().map(|entry| entry.kind)
+/// The number of the mount that a path leads to, which is what an unmounting of that path takes away. The kernel alone knows it: the lines
+/// of `mountinfo` are in the order of their numbers, but a mount may be moved over one that was made after it, or over a directory above.
+/// The file system itself is not asked for anything.
+fn reached(path: &Path) -> Option<Vec<u8>> {
+    let at = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let told = std::fs::read(format!("/proc/self/fdinfo/{}", at.as_raw_fd())).ok()?;
+    told.split(|&b| b == b'\n').find_map(|line| Some(line.strip_prefix(b"mnt_id:")?.trim_ascii().to_vec()))
 }
 
-/// Where all of the file system of a device is mounted, and whether something is mounted over it there.
-fn places(table: &[u8], device: &[u8]) -> Vec<(OsString, bool)> {
-    let mut found: Vec<(OsString, bool)> = Vec::new();
-    for entry in entries(table) {
-        if let Some((_, is_covered)) = found.iter_mut().find(|(path, _)| *path == entry.path) {
-            *is_covered = entry.device != device;
-        } else if entry.device == device && entry.root == b"/" {
-            found.push((entry.path, false));
-        }
-    }
-    found
+/// The mount at `path` in the text of `mountinfo` where that path leads to the mount of that number.
+fn topmost<'a>(table: &'a [u8], path: &Path, reached: Option<&[u8]>) -> Option<Entry<'a>> {
+    entries(table).find(|entry| Some(entry.id) == reached && entry.path == path.as_os_str())
+}
+
+/// Where all of the file system of a device is mounted, and whether it is not what its path leads to, as something is mounted over it
+/// or over a directory above.
+fn places(table: &[u8], device: &[u8], reached: impl Fn(&Path) -> Option<Vec<u8>>) -> Vec<(OsString, bool)> {
+    let all = entries(table).filter(|entry| entry.device == device && entry.root == b"/");
+    let place = |entry: Entry<'_>| {
+        let is_covered = reached(Path::new(&entry.path)).as_deref() != Some(entry.id);
+        (entry.path, is_covered)
+    };
+    all.map(place).collect()
 }
 
 /// A line of `mountinfo`.
 struct Entry<'a> {
+    id: &'a [u8],
     device: &'a [u8],
     /// The directory of the file system that is mounted.
     root: &'a [u8],
@@ -223,13 +231,13 @@ struct Entry<'a> {
     kind: &'a [u8],
 }
 
-/// The lines of the text of `mountinfo`, proc(5), in the order of mounting.
+/// The lines of the text of `mountinfo`, proc(5).
 fn entries(table: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     table.split(|&b| b == b'\n').filter_map(|line| {
         let mut fields = line.split(|&b| b == b' ');
-        let (device, root, path) = (fields.nth(2)?, fields.next()?, fields.next()?);
+        let (id, device, root, path) = (fields.next()?, fields.nth(1)?, fields.next()?, fields.next()?);
         let kind = fields.skip_while(|f| *f != b"-").nth(1)?;
-        Some(Entry { device, root, path: unescape(path), kind })
+        Some(Entry { id, device, root, path: unescape(path), kind })
     })
 }
 
@@ -258,10 +266,14 @@ mod tests {
 
     #[test]
     fn the_mount_table_is_read_with_escapes_and_optional_fields() {
-        assert_eq!(topmost(TABLE, Path::new("/mnt/a b")), Some(TYPE));
-        assert_eq!(topmost(TABLE, Path::new("/mnt/c")), Some(TYPE));
-        assert_eq!(topmost(TABLE, Path::new("/")), Some(&b"ext4"[..]));
-        assert_eq!(topmost(TABLE, Path::new("/mnt")), None);
+        let kind = |path: &str, reached: &[u8]| topmost(TABLE, Path::new(path), Some(reached)).map(|entry| entry.kind);
+        assert_eq!(kind("/mnt/a b", b"40"), Some(TYPE));
+        assert_eq!(kind("/mnt/c", b"42"), Some(TYPE));
+        assert_eq!(kind("/mnt/c", b"41"), Some(&b"tmpfs"[..]));
+        assert_eq!(kind("/", b"22"), Some(&b"ext4"[..]));
+        // What lies in a mount is none.
+        assert_eq!(kind("/mnt", b"22"), None);
+        assert!(topmost(TABLE, Path::new("/mnt/c"), None).is_none());
     }
 
     #[test]
@@ -271,9 +283,26 @@ mod tests {
 45 42 0:41 / /mnt/c rw - tmpfs over rw
 ";
         let table = [TABLE, more].concat();
-        assert_eq!(places(&table, b"0:35"), [("/mnt/a b".into(), false), ("/new place".into(), false)]);
-        assert_eq!(places(&table, b"0:37"), [("/mnt/c".into(), true)]);
-        assert_eq!(places(TABLE, b"0:37"), [("/mnt/c".into(), false)]);
-        assert!(places(&table, b"0:99").is_empty());
+        let reached = |path: &Path| {
+            let known = [("/mnt/a b", "40"), ("/new place", "43"), ("/mnt/bind", "44"), ("/mnt/c", "45")];
+            known.iter().find(|(at, _)| path == Path::new(at)).map(|(_, id)| id.as_bytes().to_vec())
+        };
+        assert_eq!(places(&table, b"0:35", reached), [("/mnt/a b".into(), false), ("/new place".into(), false)]);
+        assert_eq!(places(&table, b"0:37", reached), [("/mnt/c".into(), true)]);
+        assert_eq!(places(TABLE, b"0:37", |_| Some(b"42".to_vec())), [("/mnt/c".into(), false)]);
+        // Made before ours, and moved over it.
+        assert_eq!(places(TABLE, b"0:37", |_| Some(b"41".to_vec())), [("/mnt/c".into(), true)]);
+        // A directory above it is covered.
+        assert_eq!(places(TABLE, b"0:37", |_| None), [("/mnt/c".into(), true)]);
+        assert!(places(&table, b"0:99", reached).is_empty());
+    }
+
+    #[test]
+    fn the_kernel_tells_which_mount_a_path_leads_to() {
+        let table = std::fs::read(super::TABLE).unwrap();
+        let id = reached(Path::new("/proc/self/mountinfo")).unwrap();
+        let proc = topmost(&table, Path::new("/proc"), Some(&id)).unwrap();
+        assert_eq!(proc.kind, b"proc");
+        assert_eq!(reached(Path::new("/proc/nothing")), None);
     }
 }

@@ -442,6 +442,47 @@ def test_what_is_mounted_above_stays(corpus, mount, room):
     assert first_chunk(mount(corpus.path(STORE), where=lower.where)).read_bytes()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a tmpfs")
+@pytest.mark.parametrize("cover", ["an earlier mount", "a directory above"])
+def test_what_hides_a_mount_stays(cover, corpus, mount, room):
+    """A mount that was made before ours and moved over it, and one over the directory that ours is in."""
+    base = room / "base"
+    (base / "mnt").mkdir(parents=True)
+    # Only a private mount can be moved.
+    subprocess.run(["mount", "--bind", base, base], check=True)
+    subprocess.run(["mount", "--make-private", base], check=True)
+    (base / "else").mkdir()
+    above = base / "mnt" if cover == "an earlier mount" else base
+    if above != base:
+        subprocess.run(["mount", "-t", "tmpfs", "else", base / "else"], check=True)
+        (base / "else" / "precious").write_text("still here")
+    lower = mount(corpus.path(STORE), where=base / "mnt")
+    if above != base:
+        subprocess.run(["mount", "--move", base / "else", above], check=True)
+    else:
+        subprocess.run(["mount", "-t", "tmpfs", "else", above], check=True)
+        (above / "precious").write_text("still here")
+    try:
+        refused(chunkmount("-u", base / "mnt"), USAGE, "mnt")
+        lower.signal(signal.SIGTERM)
+        assert lower.process.wait(10) == 0
+        assert (above / "precious").read_text() == "still here"
+        assert f"{lower.where}: something else is mounted over" in lower.text()
+    finally:
+        subprocess.run(["umount", above])
+    # What is dead below is healed as any.
+    assert first_chunk(mount(corpus.path(STORE), where=base / "mnt")).read_bytes()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root binds a mount")
+def test_a_mount_that_is_bound_over_itself_ends_whole(corpus, mount):
+    view = mount(corpus.path(STORE))
+    subprocess.run(["mount", "--bind", view, view], check=True)
+    view.signal(signal.SIGTERM)
+    assert view.process.wait(10) == 0
+    assert mounted(view.where) is None and not view.text()
+
+
 def test_a_mount_whose_place_was_renamed(corpus, mount, room):
     (room / "old").mkdir()
     view = mount(corpus.path(STORE), where=room / "old" / "mnt")
