@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the second process writes when the mount answers.
 const READY: &[u8] = b"mounted\n";
@@ -134,7 +134,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         // Where it is mounted, only who has mounted it knows.
         Some(_) => Mountpoint { path: mountpoint.to_owned(), made: false },
         None => {
-            kernel::heal(mountpoint)?;
+            heal(&events, &tell, mountpoint)?;
             Mountpoint::prepare(mountpoint)?
         }
     };
@@ -160,7 +160,7 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     let turn = if is_inherited { None } else { kernel::turn(&mountpoint.path) };
     if !is_inherited {
         // Another may have been quicker.
-        kernel::heal(&mountpoint.path)?;
+        heal(&events, &tell, &mountpoint.path)?;
     }
     let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user)?;
     let own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
@@ -174,7 +174,9 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         let ended = ended.and_then(|r| r.map_err(|e| Error::new(Kind::Mount, format!("the kernel session ended: {e}"))));
         let _ = tell_end.send(Event::Ended(ended));
     });
-    let answered = served.and_then(|()| if is_inherited { Ok(()) } else { answers(&events, &tell, &mountpoint.path) });
+    let answered = served.and_then(|()| if is_inherited { Ok(None) } else { answers(&events, &tell, &mountpoint.path) });
+    // A signal that came first is heard below.
+    let answered = answered.and_then(|answer| answer.unwrap_or(Ok(())).map_err(|e| Error::new(Kind::Mount, e.to_string())));
     let answered = answered.map_err(|e| e.about(mountpoint.path.display()));
     let reported = answered.and_then(|()| if cli.daemon { detach_from_terminal() } else { Ok(()) });
     if let Err(e) = reported {
@@ -191,12 +193,21 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     wait(&events, own.as_ref(), &vfs)
 }
 
-/// Waits until the mount answers, which the threads that were started for it do: who asks waits for ever where none could be. Signals
-/// that come meanwhile are told again.
+/// Removes a dead mount, as [`kernel::heal`] does, unless a signal comes before what is mounted there has answered.
+///
+/// # Errors
+/// As [`kernel::heal`], and [`Kind::Mount`] after a signal.
+fn heal(events: &mpsc::Receiver<Event>, tell: &mpsc::Sender<Event>, mountpoint: &Path) -> Result<()> {
+    let ended = || Error::new(Kind::Mount, "a chunkmount is mounted there already; a signal came before it had answered");
+    kernel::heal(mountpoint, |path| answers(events, tell, path)?.ok_or_else(|| ended().about(mountpoint.display())))
+}
+
+/// Waits until a mount answers. Of our own, the threads do that were started for it: who asks waits for ever where none could be, as he
+/// does where the daemon of another hangs. So a signal ends the wait, without an answer. Signals that come meanwhile are told again.
 ///
 /// # Errors
 /// [`Kind::Mount`] with the reason of its end.
-fn answers(events: &mpsc::Receiver<Event>, tell: &mpsc::Sender<Event>, mountpoint: &Path) -> Result<()> {
+fn answers(events: &mpsc::Receiver<Event>, tell: &mpsc::Sender<Event>, mountpoint: &Path) -> Result<Option<std::io::Result<()>>> {
     let (asking, path) = (tell.clone(), mountpoint.to_owned());
     thread(move || {
         let _ = asking.send(Event::Answered(kernel::answers(&path)));
@@ -204,9 +215,13 @@ fn answers(events: &mpsc::Receiver<Event>, tell: &mpsc::Sender<Event>, mountpoin
     let mut others = Vec::new();
     let answered = loop {
         match events.recv().map_err(|_| Error::new(Kind::Bug, "the signal thread is gone"))? {
-            Event::Answered(answer) => break answer.map_err(|e| Error::new(Kind::Mount, e.to_string())),
+            Event::Answered(answer) => break Ok(Some(answer)),
+            Event::Signal => {
+                others.push(Event::Signal);
+                break Ok(None);
+            }
             Event::Ended(result) => break result.and(Err(Error::new(Kind::Mount, "was unmounted at once"))),
-            other => others.push(other),
+            Event::Statistics => others.push(Event::Statistics),
         }
     };
     others.into_iter().try_for_each(|event| tell.send(event)).map_err(|_| Error::new(Kind::Bug, "nobody hears of signals"))?;
@@ -227,7 +242,7 @@ enum Event {
     Signal,
     /// SIGUSR1.
     Statistics,
-    /// What the mount answered at first.
+    /// What a mount answered at first.
     Answered(std::io::Result<()>),
     Ended(Result<()>),
 }
@@ -259,14 +274,19 @@ fn wait(events: &mpsc::Receiver<Event>, own: Option<&kernel::Own>, vfs: &Vfs) ->
 /// Waits for the end of a mount that was told to end. Detached, it lives on for those who hold files open; they get an error when this
 /// process ends.
 fn linger(events: &mpsc::Receiver<Event>) -> Result<()> {
-    match events.recv_timeout(GRACE) {
-        // It was asked for, however the kernel tells it: a request under way may be told that the connection was aborted.
-        Ok(Event::Ended(result)) => {
-            result.unwrap_or_else(|e| log::debug!("{e}"));
-            Ok(())
+    let begun = Instant::now();
+    loop {
+        match events.recv_timeout(GRACE.saturating_sub(begun.elapsed())) {
+            // It was asked for, however the kernel tells it: a request under way may be told that the connection was aborted.
+            Ok(Event::Ended(result)) => {
+                result.unwrap_or_else(|e| log::debug!("{e}"));
+                return Ok(());
+            }
+            // The signal came before the first answer.
+            Ok(Event::Answered(_)) => {}
+            Ok(Event::Signal | Event::Statistics) | Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::new(Kind::Bug, "the signal thread is gone")),
         }
-        Ok(Event::Signal | Event::Statistics | Event::Answered(_)) | Err(RecvTimeoutError::Timeout) => Ok(()),
-        Err(RecvTimeoutError::Disconnected) => Err(Error::new(Kind::Bug, "the signal thread is gone")),
     }
 }
 
@@ -405,5 +425,24 @@ mod tests {
         assert!(linger(&events).is_ok());
         drop(tell);
         assert!(linger(&events).is_err());
+    }
+
+    #[test]
+    fn an_answer_after_the_end_was_asked_for_ends_nothing() {
+        let (tell, events) = mpsc::channel();
+        tell.send(Event::Answered(Ok(()))).unwrap();
+        drop(tell);
+        assert!(linger(&events).is_err());
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_for_an_answer_and_is_told_again() {
+        let (tell, events) = mpsc::channel();
+        tell.send(Event::Statistics).unwrap();
+        tell.send(Event::Signal).unwrap();
+        assert!(answers(&events, &tell, Path::new("/proc")).unwrap().is_none());
+        let told: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).filter(|e| !matches!(e, Event::Answered(_))).collect();
+        assert!(matches!(told[..], [Event::Statistics, Event::Signal]));
+        assert!(answers(&events, &tell, Path::new("/proc")).unwrap().unwrap().is_ok());
     }
 }

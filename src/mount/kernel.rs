@@ -92,16 +92,17 @@ impl Own {
     }
 }
 
-/// Removes a dead mount that a killed daemon left; refuses a living one.
+/// Removes a dead mount that a killed daemon left; refuses a living one. `ask` is to do as [`answers`], and may give up: a mount whose
+/// daemon hangs never answers, and who asks it by itself cannot be ended but by SIGKILL.
 ///
 /// # Errors
-/// [`Kind::Usage`] for a living mount, [`Kind::Mount`] when a dead one cannot be removed.
-pub fn heal(mountpoint: &Path) -> Result<()> {
+/// [`Kind::Usage`] for a living mount, [`Kind::Mount`] when a dead one cannot be removed, and those of `ask`.
+pub fn heal(mountpoint: &Path, ask: impl FnOnce(&Path) -> Result<std::io::Result<()>>) -> Result<()> {
     let path = resolve(mountpoint);
     if !is_ours(&path)? {
         return Ok(());
     }
-    match answers(&path) {
+    match ask(&path)? {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
             log::info!("{}: a dead mount is removed", path.display());
             detach(&path)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -171,6 +172,28 @@ def test_after_kill_9_the_next_mount_heals(corpus, room, mount):
     assert path.read_bytes() == want
     assert again.stop()[0] == 0
     assert mounted(view.where) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_start_where_a_daemon_hangs_is_ended_by_a_signal(number, corpus, mount):
+    view = mount(corpus.path(STORE))
+    state = lambda process, field: re.search(rf"^{field}:\s+(\S+)", Path(f"/proc/{process.pid}/status").read_text(), re.M)[1]  # noqa: E731
+    view.signal(signal.SIGSTOP)
+    try:
+        wait_for(lambda: state(view.process, "State") == "T", 10, "the daemon is stopped")
+        command = [str(binary()), corpus.path(STORE), view.where, "-f"]
+        start = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            wait_for(lambda: int(state(start, "SigCgt"), 16) >> (number - 1) & 1, 10, "signals are heard")
+            start.send_signal(number)
+            said = start.communicate(timeout=10)[1]
+        finally:
+            start.kill()
+            start.wait(10)
+        refused(subprocess.CompletedProcess(command, start.returncode, "", said), MOUNT_FAILED, view.where)
+    finally:
+        view.signal(signal.SIGCONT)
+    assert first_chunk(view).read_bytes()
 
 
 def test_a_dead_mount_can_be_unmounted(corpus, mount):
