@@ -122,7 +122,10 @@ pub fn mount(
             }
             None => e.to_string(),
         };
-        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        if reason.is_empty() {
+            reason.push_str("fusermount3 has ended without a word (by a signal?)");
+        }
         Error::new(Kind::Mount, format!("cannot be mounted on: {reason}")).about(mountpoint.display())
     };
     let (passing, device_of, waiters) = (Passing::default(), OnceLock::new(), Arc::default());

@@ -162,7 +162,13 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         // Another may have been quicker.
         heal(&events, &tell, &mountpoint.path)?;
     }
-    let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user)?;
+    let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user);
+    let session = session.inspect_err(|_| {
+        // fusermount3 may have ended after it had mounted and before it could hand the mount over, as it does by the Ctrl-C that ends this.
+        if !is_inherited && let Err(e) = kernel::heal(&mountpoint.path, answers_soon) {
+            log::warn!("{e}");
+        }
+    })?;
     let own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
     if let Some((major, minor)) = own.as_ref().and_then(kernel::Own::device) {
         dir::stay_out(major, minor);
@@ -178,7 +184,8 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
     // A signal that came first is heard below.
     let answered = answered.and_then(|answer| answer.unwrap_or(Ok(())).map_err(|e| Error::new(Kind::Mount, e.to_string())));
     let answered = answered.map_err(|e| e.about(mountpoint.path.display()));
-    let reported = answered.and_then(|()| if cli.daemon { detach_from_terminal() } else { Ok(()) });
+    let detached = || detach_from_terminal().map_err(|e| e.about(mountpoint.path.display()));
+    let reported = answered.and_then(|()| if cli.daemon { detached() } else { Ok(()) });
     if let Err(e) = reported {
         if let Some(own) = own {
             own.detach()?;
@@ -226,6 +233,18 @@ fn answers(events: &mpsc::Receiver<Event>, tell: &mpsc::Sender<Event>, mountpoin
     };
     others.into_iter().try_for_each(|event| tell.send(event)).map_err(|_| Error::new(Kind::Bug, "nobody hears of signals"))?;
     answered
+}
+
+/// Asks a mount, for no longer than a dead one takes to say so, whatever signals come.
+///
+/// # Errors
+/// [`Kind::Mount`] where it does not answer.
+fn answers_soon(mountpoint: &Path) -> Result<std::io::Result<()>> {
+    let ((tell, answer), path) = (mpsc::channel(), mountpoint.to_owned());
+    thread(move || {
+        let _ = tell.send(kernel::answers(&path));
+    })?;
+    answer.recv_timeout(GRACE).map_err(|_| Error::new(Kind::Mount, "does not answer").about(mountpoint.display()))
 }
 
 /// Starts a thread.
@@ -338,7 +357,8 @@ fn notify(state: &str) -> std::io::Result<()> {
 /// Tells the first process that the mount answers, and lets go of its terminal and directory.
 fn detach_from_terminal() -> Result<()> {
     let mut out = std::io::stdout();
-    out.write_all(READY).and_then(|()| out.flush())?;
+    let told = out.write_all(READY).and_then(|()| out.flush());
+    told.map_err(|e| Error::new(Kind::Mount, format!("is unmounted, as who has started this is gone: {e}")))?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null).map_err(std::io::Error::from)?;
     rustix::stdio::dup2_stdout(&null).map_err(std::io::Error::from)?;

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -556,6 +557,48 @@ def test_what_the_helper_refuses_is_one_line(corpus, room, ordinary_user):
     refused(chunkmount(room / "source", room / "closed", prefix=ordinary_user.prefix), MOUNT_FAILED, "closed")
     os.chmod("/dev/fuse", 0o600)
     refused(chunkmount(room / "source", ordinary_user.home / "mnt", prefix=ordinary_user.prefix), MOUNT_FAILED, "/dev/fuse")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("when", ["before it mounts", "after it has mounted"])
+def test_a_helper_that_ends_without_a_word(when, exists, corpus, room, ordinary_user):
+    """As by Ctrl-C, which it hears as well: nothing is left, also where it had mounted and not yet handed that over."""
+    where = ordinary_user.home / "mnt"
+    shutil.copytree(corpus.path("n5/rust.n5"), room / "source")
+    if exists:
+        subprocess.run([*ordinary_user.prefix, "mkdir", where], check=True)
+    # The mount is handed to the standard input, where nobody takes it.
+    ends = "exit 1" if when == "before it mounts" else f"_FUSE_COMMFD=0 exec {shutil.which('fusermount3')} \"$@\""
+    helper = room / "helper" / "fusermount3"
+    helper.parent.mkdir()
+    helper.write_text(f'#!/bin/sh\ncase $1 in -o) {ends};; esac\nexec {shutil.which("fusermount3")} "$@"\n')
+    helper.chmod(0o755)
+    command = [*ordinary_user.prefix, f"PATH={helper.parent}:{os.environ['PATH']}", os.environ["CHUNKMOUNT_BIN"], room / "source", where, "-f"]
+    ours, its = socket.socketpair()
+    with ours, its:
+        # A byte without the descriptor that came with it: that is closed.
+        taker = threading.Thread(target=ours.recv, args=[1])
+        taker.start()
+        run = subprocess.run(command, stdin=its, capture_output=True, text=True, timeout=30)
+        its.shutdown(socket.SHUT_WR)
+        taker.join(10)
+    try:
+        refused(run, MOUNT_FAILED, "fusermount3 has ended")
+        assert mounted(where) is None and where.exists() == exists
+    finally:
+        detach(where)
+
+
+def test_a_daemon_whose_starter_is_gone(corpus, room):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [binary(), "--daemon", corpus.path(STORE), room / "mnt"]
+    try:
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=30)
+    finally:
+        os.close(writing)
+    refused(run, MOUNT_FAILED, f"{room / 'mnt'}: is unmounted, as who has started this is gone")
+    assert mounted(room / "mnt") is None and not (room / "mnt").exists()
 
 
 def test_a_log_that_cannot_be_written(corpus, room):
