@@ -93,7 +93,7 @@ impl Own {
 }
 
 /// Removes a dead mount that a killed daemon left; refuses a living one. `ask` is to do as [`answers`], and may give up: a mount whose
-/// daemon hangs never answers, and who asks it by itself cannot be ended but by SIGKILL.
+/// daemon hangs never answers, and only SIGKILL ends a thread that asks it.
 ///
 /// # Errors
 /// [`Kind::Usage`] for a living mount, [`Kind::Mount`] when a dead one cannot be removed, and those of `ask`.

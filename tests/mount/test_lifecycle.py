@@ -494,7 +494,8 @@ def test_a_helper_that_ends_without_a_word(when, exists, corpus, room, ordinary_
     helper.parent.mkdir()
     helper.write_text(f'#!/bin/sh\ncase $1 in -o) {ends};; esac\nexec {shutil.which("fusermount3")} "$@"\n')
     helper.chmod(0o755)
-    command = [*ordinary_user.prefix, f"PATH={helper.parent}:{os.environ['PATH']}", os.environ["CHUNKMOUNT_BIN"], room / "source", where, "-f"]
+    path = f"PATH={helper.parent}:{os.environ['PATH']}"
+    command = [*(ordinary_user.prefix or ["env"]), path, str(binary()), room / "source", where, "-f"]
     ours, its = socket.socketpair()
     with ours, its:
         # A byte without the descriptor that came with it: that is closed.
