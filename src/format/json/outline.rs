@@ -1,5 +1,5 @@
 //! Documents in which the members of one object are left as they are written: consolidated metadata holds those of very many nodes, few
-//! of which are looked at, and to build them all takes thirty times as long as to find where each begins and ends.
+//! of which are looked at, and to build them all takes many times as long as to find where each begins and ends.
 
 use super::{DEPTH, Parser, Value, whole};
 use crate::error::Result;

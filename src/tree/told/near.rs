@@ -80,9 +80,7 @@ impl Near {
     /// Where the consolidated metadata that would have to tell cannot be read.
     pub fn documents(&self, key: &Key, own: &Documents) -> Result<Option<(Documents, SystemTime)>> {
         let itself = own.contains_key(".zmetadata") && self.wanted.include(Format::Zarr2);
-        let Some((book, path)) = self.find(key, itself)? else { return Ok(None) };
-        let is_there = book.is_node(&path) || book.nodes_below(&path).next().is_some();
-        Ok(is_there.then(|| (book.documents_of(&path), book.modified)))
+        Ok(self.told(key, itself)?.map(|(book, path)| (book.documents_of(&path), book.modified)))
     }
 
     /// That `key` is a directory; `None` where nothing tells it.
@@ -90,7 +88,13 @@ impl Near {
     /// # Errors
     /// As [`Near::documents`].
     pub fn directory(&self, key: &Key) -> Result<Option<Meta>> {
-        Ok(self.documents(key, &Documents::new())?.map(|(_, modified)| directory(modified)))
+        Ok(self.told(key, false)?.map(|(book, _)| directory(book.modified)))
+    }
+
+    /// What tells that `key` is a directory, which is a node or leads to some, and its path there; its own counts with `own`.
+    fn told(&self, key: &Key, own: bool) -> Result<Option<(Arc<Book>, String)>> {
+        let found = self.find(key, own)?;
+        Ok(found.filter(|(book, path)| book.is_node(path) || book.nodes_below(path).next().is_some()))
     }
 
     /// The directories directly below `key` that are told and not among the names that the store lists.
