@@ -83,10 +83,12 @@ impl Drop for Adaptor {
 }
 
 /// Mounts `vfs` at `mountpoint`, or takes over the mount that somebody has made with `device`, an open `/dev/fuse`. Begins to serve
-/// it with `threads` threads; returns when the kernel has agreed. The thread that is returned ends with the mount.
+/// it with `threads` threads, once `mounted` has returned: until then nobody is answered. Returns when the kernel has agreed. The thread
+/// that is returned ends with the mount.
 ///
 /// # Errors
 /// [`Kind::Mount`] with the kernel's reason.
+#[expect(clippy::too_many_arguments, reason = "what the user has chosen, each by itself")]
 pub fn mount(
     vfs: Arc<Vfs>,
     mountpoint: &Path,
@@ -95,6 +97,7 @@ pub fn mount(
     threads: usize,
     size: u64,
     user: User,
+    mounted: impl FnOnce(),
 ) -> Result<JoinHandle<io::Result<()>>> {
     let mut config = Config::default();
     config.mount_options = vec![
@@ -150,6 +153,7 @@ pub fn mount(
         log::debug!("the kernel reads no decoded blocks by itself: {e}");
         shared.passing.stop();
     }
+    mounted();
     let other = std::thread::Builder::new().spawn(|| Ok(())).map_err(failed)?;
     let mut session = session.spawn().map_err(failed)?;
     let end = std::mem::replace(&mut session.guard, other);

@@ -162,17 +162,21 @@ fn serve(cli: &Cli, source: Opened, mountpoint: &Path) -> Result<()> {
         // Another may have been quicker.
         heal(&events, &tell, &mountpoint.path)?;
     }
-    let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user);
+    let mut own = None;
+    // Before anybody is answered: what leads into the mount is never looked up.
+    let mounted = || {
+        own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
+        if let Some(device) = own.as_ref().and_then(kernel::Own::device) {
+            dir::stay_out(device, kernel::where_is);
+        }
+    };
+    let session = fuse::mount(vfs.clone(), &mountpoint.path, device, cli.allow_other, threads(cli), size, user, mounted);
     let session = session.inspect_err(|_| {
         // fusermount3 may have ended after it had mounted and before it could hand the mount over, as it does by the Ctrl-C that ends this.
         if !is_inherited && let Err(e) = kernel::heal(&mountpoint.path, answers_soon) {
             log::warn!("{e}");
         }
     })?;
-    let own = (!is_inherited).then(|| kernel::Own::at(&mountpoint.path));
-    if let Some((major, minor)) = own.as_ref().and_then(kernel::Own::device) {
-        dir::stay_out(major, minor);
-    }
     drop(turn);
     let tell_end = tell.clone();
     let served = thread(move || {

@@ -101,7 +101,7 @@ fn check(is_distant: bool, compressor: &str) {
     vfs.read_ahead(2);
     let room = tempfile::tempdir().unwrap();
     let user = chunkmount::fuse::User::default();
-    let session = chunkmount::fuse::mount(vfs.clone(), room.path(), None, false, 4, 0, user).unwrap();
+    let session = chunkmount::fuse::mount(vfs.clone(), room.path(), None, false, 4, 0, user, || ()).unwrap();
     let read = |n: usize| std::fs::read(room.path().join(n.to_string()));
     // All that serve are there by now, and one that reads a listing.
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), CHUNKS + 1);

@@ -57,7 +57,7 @@ impl Own {
     /// The mount that has just been made at `path`.
     pub fn at(path: &Path) -> Self {
         let table = std::fs::read(TABLE).unwrap_or_default();
-        let mount = topmost(&table, path, reached(path).as_deref()).filter(|entry| entry.kind == TYPE);
+        let mount = topmost(&table, path, reached(path)).filter(|entry| entry.kind == TYPE);
         Self { path: path.to_owned(), device: mount.map(|entry| entry.device.to_vec()) }
     }
 
@@ -90,6 +90,12 @@ impl Own {
         }
         Ok(())
     }
+}
+
+/// Where any of the file system of a device is mounted, in the table as `table` has it.
+pub fn where_is((major, minor): (u32, u32), table: &[u8]) -> Vec<PathBuf> {
+    let device = format!("{major}:{minor}");
+    entries(table).filter(|entry| entry.device == device.as_bytes()).map(|entry| PathBuf::from(entry.path)).collect()
 }
 
 /// Removes a dead mount that a killed daemon left; refuses a living one. `ask` is to do as [`answers`], and may give up: a mount whose
@@ -194,29 +200,43 @@ fn unmount(path: &Path, flags: UnmountFlags, helper: &[&str]) -> Result<()> {
 /// Whether the topmost mount at `path` is one of ours.
 fn is_ours(path: &Path) -> Result<bool> {
     let table = std::fs::read(TABLE)?;
-    Ok(topmost(&table, path, reached(path).as_deref()).is_some_and(|entry| entry.kind == TYPE))
+    Ok(topmost(&table, path, reached(path)).is_some_and(|entry| entry.kind == TYPE))
 }
 
 /// The number of the mount that a path leads to, which is what an unmounting of that path takes away. The kernel alone knows it: the lines
 /// of `mountinfo` are in the order of their numbers, but a mount may be moved over one that was made after it, or over a directory above.
 /// The file system itself is not asked for anything.
-fn reached(path: &Path) -> Option<Vec<u8>> {
-    let at = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let told = std::fs::read(format!("/proc/self/fdinfo/{}", at.as_raw_fd())).ok()?;
-    told.split(|&b| b == b'\n').find_map(|line| Some(line.strip_prefix(b"mnt_id:")?.trim_ascii().to_vec()))
+///
+/// # Errors
+/// Where it is not known; nothing there is none.
+fn reached(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    use rustix::io::Errno;
+    let at = match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        opened => opened?,
+    };
+    let told = std::fs::read(format!("/proc/self/fdinfo/{}", at.as_raw_fd()))?;
+    let id = told.split(|&b| b == b'\n').find_map(|line| Some(line.strip_prefix(b"mnt_id:")?.trim_ascii().to_vec()));
+    id.map(Some).ok_or_else(|| std::io::ErrorKind::Unsupported.into())
 }
 
-/// The mount at `path` in the text of `mountinfo` where that path leads to the mount of that number.
-fn topmost<'a>(table: &'a [u8], path: &Path, reached: Option<&[u8]>) -> Option<Entry<'a>> {
-    entries(table).find(|entry| Some(entry.id) == reached && entry.path == path.as_os_str())
+/// The mount at `path` in the text of `mountinfo` where that path leads to the mount of that number; the last one there, where it is not
+/// known which it leads to.
+fn topmost<'a>(table: &'a [u8], path: &Path, reached: std::io::Result<Option<Vec<u8>>>) -> Option<Entry<'a>> {
+    let mut here = entries(table).filter(|entry| entry.path == path.as_os_str());
+    match reached {
+        Ok(id) => here.find(|entry| Some(entry.id) == id.as_deref()),
+        Err(_) => here.last(),
+    }
 }
 
 /// Where all of the file system of a device is mounted, and whether it is not what its path leads to, as something is mounted over it
 /// or over a directory above.
-fn places(table: &[u8], device: &[u8], reached: impl Fn(&Path) -> Option<Vec<u8>>) -> Vec<(OsString, bool)> {
+fn places(table: &[u8], device: &[u8], reached: impl Fn(&Path) -> std::io::Result<Option<Vec<u8>>>) -> Vec<(OsString, bool)> {
     let all = entries(table).filter(|entry| entry.device == device && entry.root == b"/");
     let place = |entry: Entry<'_>| {
-        let is_covered = reached(Path::new(&entry.path)).as_deref() != Some(entry.id);
+        let path = Path::new(&entry.path);
+        let is_covered = topmost(table, path, reached(path)).is_none_or(|top| top.id != entry.id);
         (entry.path, is_covered)
     };
     all.map(place).collect()
@@ -267,14 +287,17 @@ mod tests {
 
     #[test]
     fn the_mount_table_is_read_with_escapes_and_optional_fields() {
-        let kind = |path: &str, reached: &[u8]| topmost(TABLE, Path::new(path), Some(reached)).map(|entry| entry.kind);
+        let kind =
+            |path: &str, reached: &[u8]| topmost(TABLE, Path::new(path), Ok(Some(reached.to_vec()))).map(|entry| entry.kind);
         assert_eq!(kind("/mnt/a b", b"40"), Some(TYPE));
         assert_eq!(kind("/mnt/c", b"42"), Some(TYPE));
         assert_eq!(kind("/mnt/c", b"41"), Some(&b"tmpfs"[..]));
         assert_eq!(kind("/", b"22"), Some(&b"ext4"[..]));
         // What lies in a mount is none.
         assert_eq!(kind("/mnt", b"22"), None);
-        assert!(topmost(TABLE, Path::new("/mnt/c"), None).is_none());
+        assert!(topmost(TABLE, Path::new("/mnt/c"), Ok(None)).is_none());
+        let unknown = topmost(TABLE, Path::new("/mnt/c"), Err(std::io::ErrorKind::Unsupported.into()));
+        assert_eq!(unknown.map(|entry| entry.id), Some(&b"42"[..]));
     }
 
     #[test]
@@ -286,15 +309,15 @@ mod tests {
         let table = [TABLE, more].concat();
         let reached = |path: &Path| {
             let known = [("/mnt/a b", "40"), ("/new place", "43"), ("/mnt/bind", "44"), ("/mnt/c", "45")];
-            known.iter().find(|(at, _)| path == Path::new(at)).map(|(_, id)| id.as_bytes().to_vec())
+            Ok(known.iter().find(|(at, _)| path == Path::new(at)).map(|(_, id)| id.as_bytes().to_vec()))
         };
         assert_eq!(places(&table, b"0:35", reached), [("/mnt/a b".into(), false), ("/new place".into(), false)]);
         assert_eq!(places(&table, b"0:37", reached), [("/mnt/c".into(), true)]);
-        assert_eq!(places(TABLE, b"0:37", |_| Some(b"42".to_vec())), [("/mnt/c".into(), false)]);
+        assert_eq!(places(TABLE, b"0:37", |_| Ok(Some(b"42".to_vec()))), [("/mnt/c".into(), false)]);
         // Made before ours, and moved over it.
-        assert_eq!(places(TABLE, b"0:37", |_| Some(b"41".to_vec())), [("/mnt/c".into(), true)]);
+        assert_eq!(places(TABLE, b"0:37", |_| Ok(Some(b"41".to_vec()))), [("/mnt/c".into(), true)]);
         // A directory above it is covered.
-        assert_eq!(places(TABLE, b"0:37", |_| None), [("/mnt/c".into(), true)]);
+        assert_eq!(places(TABLE, b"0:37", |_| Ok(None)), [("/mnt/c".into(), true)]);
         assert!(places(&table, b"0:99", reached).is_empty());
     }
 
@@ -302,8 +325,8 @@ mod tests {
     fn the_kernel_tells_which_mount_a_path_leads_to() {
         let table = std::fs::read(super::TABLE).unwrap();
         let id = reached(Path::new("/proc/self/mountinfo")).unwrap();
-        let proc = topmost(&table, Path::new("/proc"), Some(&id)).unwrap();
+        let proc = topmost(&table, Path::new("/proc"), Ok(id)).unwrap();
         assert_eq!(proc.kind, b"proc");
-        assert_eq!(reached(Path::new("/proc/nothing")), None);
+        assert_eq!(reached(Path::new("/proc/nothing")).unwrap(), None);
     }
 }

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import zarr
 
+from support.mounting import wait_for
 from support.reading import by_zarr
 from support.s3 import clean_env, fault
 from test_s3 import double, put, small_array  # noqa: F401
@@ -242,6 +243,38 @@ def test_a_server_that_fails_once_is_asked_as_before(double, room):
             assert problem.errno == errno.EIO
         double.faults.clear()
     assert asked("c/8/0") == before, double.log
+
+
+def test_a_server_that_gives_all_of_some_objects(double, room):
+    """A cache on the way may have one in parts, and ask for the whole of another."""
+    shards = zarr.create_array(room / "s", shape=(100, 20), shards=(20, 20), chunks=(10, 10), dtype="<i4", compressors=None)
+    shards[...] = np.arange(2000).reshape(100, 20)
+    double.upload("s", room / "s")
+    view = double.mount("s3://b/s")
+    for shard in range(5):
+        if shard % 2:
+            double.faults.append(fault(lambda request: request.send(200, request.double.objects[request.key],
+                                                                    request.headers_of(request.double.objects[request.key])),
+                                       kinds="GET", key=f"s/c/{shard}"))
+        got = np.fromfile(view / f"c/{2 * shard}/0", "<i4")
+        assert (got == shards[20 * shard : 20 * shard + 10, :10].ravel()).all()
+
+
+@pytest.mark.parametrize("times", [1, 10**9])
+def test_a_head_that_tells_another_length(times, mount, double):
+    """Once, or always: what GET gives is the object."""
+    values, files = small_array()
+    put(double, "a", files)
+    double.faults.append(fault(with_headers(Content_Length="0"), kinds="HEAD", key="a/1.0", times=times))
+    view = mount(f"{double.url}/b/a", env=clean_env())
+
+    def read():
+        try:
+            return (view / "1.0").read_bytes() == files["1.0"]
+        except OSError as problem:
+            assert problem.errno == errno.EIO
+
+    wait_for(read, 20, "asked again it tells the other length")
 
 
 def test_many_ask_at_once_where_the_last_bytes_cannot_be_asked_for(mounted, double, room):

@@ -5,53 +5,109 @@
 //! kernel lets the second wait for the first, for ever, and no signal ends that. So nothing is looked up on the mount's own file system.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
+use super::LOOK;
+use super::resolve::real_path;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use super::LOOK;
+/// Where the file system of a device is mounted, in the text of the mount table.
+type Places = fn((u32, u32), &[u8]) -> Vec<PathBuf>;
 
-/// The device, as [`number`] has it; 0 is none.
-static OWN: AtomicU64 = AtomicU64::new(0);
+static OWN: OnceLock<Own> = OnceLock::new();
+
+/// The mount that this process serves.
+struct Own {
+    device: (u32, u32),
+    places: Places,
+    /// The mount table, and where the mount was when it was read.
+    table: Mutex<Option<(File, Vec<PathBuf>)>>,
+}
+
+/// The mount table of this process. Whoever polls it is told of changes since he read it, proc(5).
+const TABLE: &str = "/proc/self/mountinfo";
 
 /// Most links on one path, as the kernel has it.
 const LINKS: usize = 40;
 
-/// Nothing is looked up any more on the file system of this device, which is that of the mount that this process serves.
-pub fn stay_out(major: u32, minor: u32) {
-    OWN.store(number(major, minor), Ordering::Relaxed);
+/// Nothing is looked up any more on the file system of this device (major and minor number), which is that of the mount that this process
+/// serves. `places` tells where that is.
+pub fn stay_out(device: (u32, u32), places: Places) {
+    drop(OWN.set(Own { device, places, table: Mutex::default() }));
 }
 
-fn number(major: u32, minor: u32) -> u64 {
-    u64::from(major) << 32 | u64::from(minor)
+impl Own {
+    /// Whether it is mounted at `directory` or below, or that is not known.
+    fn is_below(&self, directory: &Path) -> bool {
+        let mut table = self.table.lock();
+        let is_new = table.as_ref().is_none_or(|(file, _)| {
+            let mut asked = [PollFd::new(file, PollFlags::PRI)];
+            !matches!(rustix::event::poll(&mut asked, Some(&Timespec::default())), Ok(0))
+        });
+        if is_new {
+            let read = || {
+                let (mut file, mut text) = (File::open(TABLE)?, Vec::new());
+                file.read_to_end(&mut text)?;
+                std::io::Result::Ok((file, (self.places)(self.device, &text)))
+            };
+            *table = read().ok();
+        }
+        // A name that is none is that of a directory which was removed, or cannot be reached.
+        let Some((_, places)) = table.as_ref().filter(|_| directory.is_absolute()) else { return true };
+        places.iter().any(|place| place.starts_with(directory))
+    }
 }
 
-/// Opens `path` from the directory `from`, with openat2(2) where the kernel has it.
+/// That `path`, from the directory `from`, does not lead into the mount itself.
 ///
 /// # Errors
-/// The system's; [`Errno::DEADLK`] for what leads into the mount itself.
-pub fn open(from: BorrowedFd<'_>, path: &Path, flags: OFlags, how: Option<ResolveFlags>) -> Result<OwnedFd, Errno> {
-    let own = OWN.load(Ordering::Relaxed);
-    let Some(how) = how else {
-        if own != 0 && leads_in(own, from, path)? {
-            return Err(Errno::DEADLK);
-        }
-        return repeated(|| rustix::fs::openat(from, path, flags, Mode::empty()));
-    };
-    let open = |how| repeated(|| rustix::fs::openat2(from, path, flags, Mode::empty(), how));
-    if own == 0 {
-        return open(how);
+/// [`Errno::DEADLK`] where it does; the system's for want of descriptors or memory.
+pub fn check(from: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
+    match OWN.get() {
+        Some(own) if leads_in(own.device, from, path)? => Err(Errno::DEADLK),
+        _ => Ok(()),
     }
-    match open(how | ResolveFlags::NO_XDEV) {
+}
+
+/// Opens `path`, which holds no link, or leads to wherever it does without `beneath`, from the directory `from`: with openat2(2).
+/// `beneath` is the directory out of which it cannot lead.
+///
+/// # Errors
+/// The system's, and as [`check`].
+pub fn open(
+    from: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    how: ResolveFlags,
+    beneath: Option<&OwnedFd>,
+) -> Result<OwnedFd, Errno> {
+    let Some(own) = OWN.get() else { return open_any(from, path, flags, how) };
+    match open_any(from, path, flags, how | ResolveFlags::NO_XDEV) {
         // Another file system is on the way, or what `how` forbids.
-        Err(Errno::XDEV) if leads_in(own, from, path)? => Err(Errno::DEADLK),
-        Err(Errno::XDEV) => open(how),
+        Err(Errno::XDEV) => {
+            if beneath.is_none_or(|root| real_path(root).map_or(true, |root| own.is_below(&root))) {
+                check(from, path)?;
+            }
+            open_any(from, path, flags, how)
+        }
         opened => opened,
     }
+}
+
+/// Opens `path` by openat2(2) wherever it leads.
+///
+/// # Errors
+/// The system's.
+pub fn open_any(from: BorrowedFd<'_>, path: &Path, flags: OFlags, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+    repeated(|| rustix::fs::openat2(from, path, flags, Mode::empty(), how))
 }
 
 /// How often a resolution that a concurrent rename disturbed is repeated.
@@ -73,15 +129,16 @@ fn repeated(open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno>
 /// directory where that is mounted. What cannot be resolved does not lead there.
 ///
 /// # Errors
-/// For want of descriptors or memory.
-fn leads_in(own: u64, from: BorrowedFd<'_>, path: &Path) -> Result<bool, Errno> {
+/// For want of descriptors or memory, or where the kernel is not to be asked.
+fn leads_in(own: (u32, u32), from: BorrowedFd<'_>, path: &Path) -> Result<bool, Errno> {
     match walk(own, from, path) {
-        Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(e),
+        // What asks for no more than is known came with Linux 4.11.
+        Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSYS | Errno::PERM)) => Err(e),
         found => Ok(found.unwrap_or(false)),
     }
 }
 
-fn walk(own: u64, from: BorrowedFd<'_>, path: &Path) -> Result<bool, Errno> {
+fn walk(own: (u32, u32), from: BorrowedFd<'_>, path: &Path) -> Result<bool, Errno> {
     let start = |path: &Path| match path.is_absolute() {
         true => rustix::fs::openat(CWD, "/", LOOK, Mode::empty()).map(Some),
         false => Ok(None),
@@ -94,7 +151,7 @@ fn walk(own: u64, from: BorrowedFd<'_>, path: &Path) -> Result<bool, Errno> {
         // What is known already is enough: asked for more, the file system would have to answer.
         let known = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let stat = rustix::fs::statx(&next, "", known, StatxFlags::TYPE)?;
-        if number(stat.stx_dev_major, stat.stx_dev_minor) == own {
+        if (stat.stx_dev_major, stat.stx_dev_minor) == own {
             return Ok(true);
         }
         if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::Symlink {
@@ -125,7 +182,7 @@ mod tests {
     #[test]
     fn where_paths_lead() {
         let stat = rustix::fs::statx(CWD, "/proc", AtFlags::empty(), StatxFlags::TYPE).unwrap();
-        let own = number(stat.stx_dev_major, stat.stx_dev_minor);
+        let own = (stat.stx_dev_major, stat.stx_dev_minor);
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("a/b")).unwrap();

@@ -115,15 +115,30 @@ impl Root {
         }
         let outside =
             if self.follow && !links.contains(ResolveFlags::NO_SYMLINKS) { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
-        apart::open(from, path, flags, Some(outside | links | ResolveFlags::NO_MAGICLINKS))
+        let how = outside | links | ResolveFlags::NO_MAGICLINKS;
+        // Where links are followed, it has been looked where they lead.
+        match links.contains(ResolveFlags::NO_SYMLINKS) {
+            true => apart::open(from, path, flags, how, Some(&self.fd)),
+            false => apart::open_any(from, path, flags, how),
+        }
     }
 
-    /// What `path` leads to from the directory `from`, by links to wherever it is. It is looked at only.
+    /// What `name` in the directory `from` leads to, by links to wherever it is. It is looked at only.
     ///
     /// # Errors
-    /// The system's; [`Errno::DEADLK`] as for [`apart::open`].
-    pub fn peek(&self, from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
-        apart::open(from, Path::new(OsStr::from_bytes(path)), LOOK | flags, self.openat2.then_some(ResolveFlags::NO_MAGICLINKS))
+    /// The system's, and as [`apart::check`].
+    pub fn peek(&self, from: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
+        let name = Path::new(OsStr::from_bytes(name));
+        if self.openat2 {
+            return apart::open(from, name, LOOK | flags, ResolveFlags::NO_MAGICLINKS, None);
+        }
+        apart::check(from, name)?;
+        rustix::fs::openat(from, name, LOOK | flags, Mode::empty())
+    }
+
+    // The same of a path below the root of which it is known that it does not lead into the mount itself.
+    fn peek_on(&self, path: &[u8], flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
+        rustix::fs::openat(&self.fd, Path::new(OsStr::from_bytes(path)), LOOK | flags, Mode::empty())
     }
 
     // Without openat2: a look first, which has no effect on what is looked at, then its real place, then the same object by it.
@@ -134,7 +149,8 @@ impl Root {
         flags: OFlags,
         links: ResolveFlags,
     ) -> std::result::Result<OwnedFd, Errno> {
-        let object = apart::open(from, path, LOOK, None)?;
+        apart::check(from, path)?;
+        let object = rustix::fs::openat(from, path, LOOK, Mode::empty())?;
         let (real, base) = (real_path(&object)?, real_path(&from)?);
         let direct = if path == Path::new(".") { base } else { base.join(path) };
         if links.contains(ResolveFlags::NO_SYMLINKS) && real != direct {
@@ -153,15 +169,15 @@ impl Root {
 
     // Follows links; the outer result carries what is decided here.
     fn through_links(&self, key: &Key, flags: OFlags) -> Result<std::result::Result<OwnedFd, Errno>> {
+        apart::check(self.fd.as_fd(), path(key)).map_err(failed)?;
         self.no_loop(key)?;
         let opened = self.at(key, flags, ResolveFlags::empty());
         if !matches!(opened, Err(Errno::XDEV)) {
             return Ok(opened);
         }
         // An absolute link, or one that leaves the root and returns: is its target inside?
-        let object = match self.peek(self.fd.as_fd(), path(key).as_os_str().as_bytes(), OFlags::empty()) {
+        let object = match self.peek_on(path(key).as_os_str().as_bytes(), OFlags::empty()) {
             Ok(object) => object,
-            Err(Errno::DEADLK) => return Err(failed(Errno::DEADLK)),
             // Which of the names is missing, and whether that is inside, is told by `absence`.
             Err(Errno::NOENT) => return Ok(Err(Errno::NOENT)),
             Err(_) => return Err(outside()),
@@ -181,11 +197,7 @@ impl Root {
         let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(i, _)| i).chain([bytes.len()]);
         for above in ends.filter_map(|end| bytes.get(..end)).filter(|a| a.len() <= PATH) {
             // Resolved without the check of the root: nothing is read, and where it leads is checked afterwards.
-            let fd = match self.peek(self.fd.as_fd(), above, OFlags::DIRECTORY) {
-                Err(Errno::DEADLK) => return Err(failed(Errno::DEADLK)),
-                Err(_) => break,
-                Ok(fd) => fd,
-            };
+            let Ok(fd) = self.peek_on(above, OFlags::DIRECTORY) else { break };
             let this = identity(&fd)?;
             if seen.contains(&this) {
                 return Err(Error::corrupt("a symbolic link leads into one of its own directories: a loop"));
@@ -245,11 +257,13 @@ impl Root {
     // What the kernel's "not a directory" means for `key`: below a file there is nothing. Of anything else that stands in the place of a
     // directory it is not known what should lie in it.
     fn in_the_way(&self, key: &Key) -> Error {
+        if let Err(e) = apart::check(self.fd.as_fd(), path(key)) {
+            return failed(e);
+        }
         let bytes = key.as_bytes();
         let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(i, _)| i).chain([bytes.len()]);
         for above in ends.filter_map(|end| bytes.get(..end)).filter(|a| !a.is_empty() && a.len() <= PATH) {
-            let kind =
-                |flags| Ok(FileType::from_raw_mode(stat(&self.peek(self.fd.as_fd(), above, flags).map_err(failed)?)?.st_mode));
+            let kind = |flags| Ok(FileType::from_raw_mode(stat(&self.peek_on(above, flags).map_err(failed)?)?.st_mode));
             let named = match kind(OFlags::NOFOLLOW) {
                 Ok(FileType::Symlink) => kind(OFlags::empty()).map(|target| (target, true)),
                 other => other.map(|kind| (kind, false)),
@@ -282,7 +296,8 @@ fn descriptor(fd: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
-fn real_path(fd: &impl AsFd) -> std::result::Result<PathBuf, Errno> {
+/// Where the kernel says that an open object is.
+pub fn real_path(fd: &impl AsFd) -> std::result::Result<PathBuf, Errno> {
     let target = rustix::fs::readlinkat(CWD, descriptor(fd), Vec::new())?;
     Ok(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
 }

@@ -369,6 +369,16 @@ impl Client {
         }
     }
 
+    /// Whether it was answered at least once.
+    pub(super) fn knows_suffixes(&self) -> bool {
+        *self.suffixes.lock() == Suffixes::Known
+    }
+
+    /// Notes that what HEAD tells is not what the objects are.
+    pub fn forget_head(&self) {
+        self.headless.store(true, Ordering::Relaxed);
+    }
+
     /// Whether another question is worth asking in its place.
     pub fn doubts_suffixes(&self) -> bool {
         matches!(*self.suffixes.lock(), Suffixes::Doubted | Suffixes::Unknown)

@@ -83,7 +83,7 @@ impl Client {
                 (result, wanted)
             }
             // There are servers that know no range without a beginning; whoever asked asks for another one.
-            Err(e) if is_suffix && e.kind() != Kind::TimedOut && fail::is_no_suffix(trace) => {
+            Err(e) if is_suffix && e.kind() != Kind::TimedOut && fail::is_no_suffix(trace) && !self.knows_suffixes() => {
                 self.note_suffix(false);
                 return Err((e, false));
             }

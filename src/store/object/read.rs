@@ -8,6 +8,7 @@ use crate::error::{Error, Kind, Result};
 use crate::store::{Key, Meta, Range, Version};
 use object_store::path::Path;
 use object_store::{GetRange, ObjectMeta};
+use std::cell::Cell;
 use std::time::Instant;
 
 impl Remote {
@@ -95,6 +96,7 @@ impl Remote {
             Some(Version::Tag(tag)) if tag.starts_with('"') => Some(tag.as_ref()),
             _ => None,
         };
+        let other_length = Cell::new(false);
         let accept = |object: &ObjectMeta, length: u64| {
             let version = version(object);
             let known = pin.or(file.as_ref().and_then(|known| Some(&known.as_ref()?.version)));
@@ -107,6 +109,7 @@ impl Remote {
             }
             // What is undone on the way, or cut, keeps its tag.
             if file.as_ref().and_then(Option::as_ref).is_some_and(|known| known.version == version && known.size != object.size) {
+                other_length.set(true);
                 return Err(Error::new(Kind::Unavailable, "the server tells another length for the same version"));
             }
             if length > limit {
@@ -137,10 +140,18 @@ impl Remote {
                 Err(changed())
             }
             Ok(None) => self.nothing(key, pin, into),
-            // There is another way.
-            Err(e) if is_suffix && self.client.doubts_suffixes() && matches!(e.kind(), Kind::Unavailable | Kind::Denied) => {
-                self.by_length(key, path, file, wanted, pin, limit, into).map_err(|_| e)
+            // Whoever asks again does so anew; where there are no listings, it was HEAD that told the other one.
+            Err(e) if other_length.get() => {
+                self.forget(key);
+                if !self.client.lists() {
+                    self.client.forget_head();
+                }
+                Err(e)
             }
+            // There is another way.
+            Err(e) if is_suffix && self.client.doubts_suffixes() && matches!(e.kind(), Kind::Unavailable | Kind::Denied) => self
+                .by_length(key, path, file, wanted, pin, limit, into)
+                .map_err(|new| if new.kind() == Kind::Changed { new } else { e }),
             Err(e) => {
                 if e.kind() == Kind::NotFound && file.is_none() {
                     self.learn(key, when, None);

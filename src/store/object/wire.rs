@@ -146,8 +146,11 @@ pub struct Connector {
     pub coding: &'static str,
 }
 
-/// Bodies without a length that may be held at a time, of all questions.
+/// Long bodies without a length that may be held at a time, of all questions.
 static HELD: Semaphore = Semaphore::const_new(2);
+
+/// Bytes of a body without a length from which on it is a long one.
+const LONG: usize = 4 << 20;
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
@@ -218,11 +221,11 @@ impl HttpService for Wire {
             if trace.ask == Ask::Head || !ends || is_all || answer.headers().contains_key("content-length") {
                 return Ok(answer);
             }
-            drop(trace.held.lock().take());
-            let held = HELD.acquire().await.ok();
-            *trace.held.lock() = held;
             let (mut parts, body) = answer.into_parts();
-            let body = collect(body, fetch::NO_RANGES).await.map_err(|e| self.broken(&trace, e))?;
+            let body = collect(body, fetch::NO_RANGES, Some(&trace)).await.map_err(|e| {
+                drop(trace.held.lock().take());
+                self.broken(&trace, e)
+            })?;
             // What is too long stays without a length, and is refused.
             if let Some(body) = &body {
                 parts.headers.insert("content-length", body.len().into());
@@ -231,7 +234,7 @@ impl HttpService for Wire {
         }
         let (parts, body) = answer.into_parts();
         let limit = if status.is_success() { PAGE } else { ERROR_DOCUMENT };
-        let mut body = match collect(body, limit).await {
+        let mut body = match collect(body, limit, None).await {
             Ok(Some(body)) => body,
             Ok(None) if status.is_success() => return Err(odd(&trace, format!("a listing of more than {PAGE} bytes"))),
             // What is long is no error document of a store.
@@ -302,7 +305,11 @@ fn odd(trace: &Trace, reason: String) -> HttpError {
 }
 
 // The bytes of a body; `None` when there are more than `limit`.
-async fn collect(body: object_store::client::HttpResponseBody, limit: usize) -> std::result::Result<Option<Bytes>, HttpError> {
+async fn collect(
+    body: object_store::client::HttpResponseBody,
+    limit: usize,
+    trace: Option<&Trace>,
+) -> std::result::Result<Option<Bytes>, HttpError> {
     use futures_util::StreamExt;
     let mut stream = std::pin::pin!(pieces::body(body.bytes_stream()));
     let mut all = Vec::new();
@@ -310,6 +317,12 @@ async fn collect(body: object_store::client::HttpResponseBody, limit: usize) -> 
         let piece = piece?;
         if all.len().saturating_add(piece.len()) > limit {
             return Ok(None);
+        }
+        let is_long_now = all.len() <= LONG && all.len().saturating_add(piece.len()) > LONG;
+        if let Some(trace) = trace.filter(|_| is_long_now) {
+            drop(trace.held.lock().take());
+            let held = HELD.acquire().await.ok();
+            *trace.held.lock() = held;
         }
         all.extend_from_slice(&piece);
     }
