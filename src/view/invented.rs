@@ -126,22 +126,22 @@ impl Inventory {
         };
         let references: Vec<String> = axes(array, self.xarray).map(reference).collect();
         let mut attributes = attributes.clone();
-        if array.format == Format::Zarr3 {
-            // To netCDF a number is one in either version.
-            xarray::to_zarr2(&mut attributes, &array.dtype);
-        }
         let mut mark = Map::new();
         mark.insert("dimension_references".to_owned(), json!(references));
-        if flavour == Flavour::Zarr2 {
-            if array.shape.is_empty() {
-                mark.insert("scalar".to_owned(), json!(1));
-                // It is shown with one axis.
-                attributes.entry("_ARRAY_DIMENSIONS").and_modify(|names| *names = json!(["_scalar_"]));
+        match flavour {
+            Flavour::Zarr2 => {
+                if array.format == Format::Zarr3 {
+                    xarray::to_zarr2(&mut attributes, &array.dtype);
+                }
+                if array.shape.is_empty() {
+                    mark.insert("scalar".to_owned(), json!(1));
+                    // It is shown with one axis.
+                    attributes.entry("_ARRAY_DIMENSIONS").and_modify(|names| *names = json!(["_scalar_"]));
+                }
+                mark.insert("storage".to_owned(), json!("chunked"));
             }
-            mark.insert("storage".to_owned(), json!("chunked"));
-        } else {
-            // No type is told of what is not shown.
-            super::zarr3::drop_names(&mut attributes, array);
+            // Types are told of what is shown, by its spelling there.
+            Flavour::Zarr3 => super::zarr3::respell(&mut attributes, array),
         }
         Some(typed(&attributes, vec![(marks::ARRAY, Value::Object(mark))], flavour, Some(&array.dtype)))
     }

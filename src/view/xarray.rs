@@ -8,7 +8,7 @@
 
 use crate::array::{Attributes, DType};
 use crate::format::json::{INFINITY, NAN, NEGATIVE_INFINITY, token};
-use crate::format::{base64, fill};
+use crate::format::{base64, dtype, fill, nczarr};
 use serde_json::{Value, json};
 
 const FILL_VALUE: &str = "_FillValue";
@@ -155,4 +155,10 @@ pub fn to_zarr2(attributes: &mut Attributes, dtype: &DType) {
         f64::NEG_INFINITY => token(NEGATIVE_INFINITY),
         n => json!(n),
     };
+    let kind = dtype::spell(dtype);
+    // Marks of NCZarr told the type of the text that it was.
+    let types = attributes.get_mut(nczarr::ATTR).and_then(|mark| mark.get_mut("types"));
+    if let Some(declared) = types.and_then(|types| types.get_mut(FILL_VALUE)) {
+        *declared = kind;
+    }
 }

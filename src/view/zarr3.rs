@@ -73,10 +73,9 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     }
     codecs.extend(encoding);
     let mut attributes = array.attributes.clone()?;
-    drop_names(&mut attributes, array);
-    // With marks that were made for netCDF it stays in netCDF's spelling, by which its type is told.
-    if array.format != Format::Zarr3 && !attributes.contains_key(nczarr3::ATTRS) {
-        xarray::to_zarr3(&mut attributes, &array.dtype);
+    // Those with marks that were made for netCDF have been respelled when these told their types.
+    if !attributes.contains_key(nczarr3::ATTRS) {
+        respell(&mut attributes, array);
     }
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
@@ -95,14 +94,18 @@ fn members_of(array: &Array) -> Result<Map<String, Value>> {
     Ok(members)
 }
 
-/// Takes the names of axes out of the attributes of an array where `dimension_names` says the same.
-pub(super) fn drop_names(attributes: &mut Attributes, array: &Array) {
-    if array.format != Format::Zarr3
-        && let Some(names) = &array.dimension_names
+/// Spells the attributes of an array of another format as Zarr v3 has them: without the names of axes that `dimension_names` says as
+/// well, and with xarray's `_FillValue`.
+pub(super) fn respell(attributes: &mut Attributes, array: &Array) {
+    if array.format == Format::Zarr3 {
+        return;
+    }
+    if let Some(names) = &array.dimension_names
         && attributes.get(DIMENSIONS) == Some(&json!(names))
     {
         attributes.shift_remove(DIMENSIONS);
     }
+    xarray::to_zarr3(attributes, &array.dtype);
 }
 
 fn chunk_key_encoding(keys: &Keys) -> Value {
