@@ -269,7 +269,7 @@ fn fill_value(dtype: &DType, value: &Value) -> Option<Value> {
             [only] => fill_value(dtype, only).filter(|value| !value.is_array()),
             items => items.iter().map(|item| fill_value(dtype, item).filter(|item| !item.is_array())).collect(),
         },
-        (DType::Float(_), Value::Number(_)) => Some(value.clone()),
+        (DType::Float(_), Value::Number(_)) => xarray::fits(value, dtype).then(|| value.clone()),
         (DType::Float(_), Value::String(word)) => {
             [NAN, INFINITY, NEGATIVE_INFINITY].contains(&word.as_str()).then(|| token(word))
         }

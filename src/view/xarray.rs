@@ -155,10 +155,18 @@ pub fn to_zarr2(attributes: &mut Attributes, dtype: &DType) {
         f64::NEG_INFINITY => token(NEGATIVE_INFINITY),
         n => json!(n),
     };
-    let kind = dtype::spell(dtype);
+    let kind = if fits(value, dtype) { dtype::spell(dtype) } else { json!("<f8") };
     // Marks of NCZarr told the type of the text that it was.
     let types = attributes.get_mut(nczarr::ATTR).and_then(|mark| mark.get_mut("types"));
     if let Some(declared) = types.and_then(|types| types.get_mut(FILL_VALUE)) {
         *declared = kind;
     }
+}
+
+/// Whether a number is finite in a type of floating-point numbers, if it is. In a narrower type it would be taken for an infinity.
+pub fn fits(value: &Value, dtype: &DType) -> bool {
+    let number = value.as_number().map(|number| number.as_str());
+    let wide = number.and_then(|number| number.parse::<f64>().ok()).is_some_and(f64::is_finite);
+    let narrow = number.and_then(|number| number.parse::<f32>().ok()).is_some_and(f32::is_finite);
+    *dtype != DType::Float(4) || narrow || !wide
 }

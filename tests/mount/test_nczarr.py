@@ -4,6 +4,7 @@ The wheel (NCZarr of today) and the distribution's ncdump (NCZarr of 4.9.0) are 
 stores as other software wrote them, by the rules of the NCZarr specification.
 """
 
+import base64
 import json
 import pickle
 import shutil
@@ -386,6 +387,24 @@ def test_fill_values_that_xarray_spells(version, dtype, fill, mount, room):
     # No released netcdf-c reads this one.
     again = xarray.open_zarr(str(third.where), consolidated=False, chunks=None)["w"]
     assert again.isnull().values.tolist() == want.tolist() and again.dims == ("x",)
+
+
+@pytest.mark.parametrize("version, fill", [(2, -1.7976931348623157e308), (2, [-999.0, 1e39]), (3, -1.7976931348623157e308)])
+def test_fill_values_beyond_their_type_mask_no_infinity(version, fill, mount, room):
+    """A no-data value of float64 equals no float32; as one it were an infinity."""
+    group = zarr.open_group(str(room / "source"), mode="w", zarr_format=version)
+    more = {"fill_value": None} if version == 2 else {"dimension_names": ["x"], "fill_value": 0}
+    array = group.create_array("w", shape=(4,), dtype="<f4", **more)
+    array[...] = [1, -np.inf, np.inf, 2]
+    spelled = fill if version == 2 else base64.b64encode(np.float64(fill).tobytes()).decode()
+    array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": spelled})
+    want = xarray.open_zarr(room / "source", consolidated=False, chunks=None)["w"].values
+    assert want.tolist() == [1, -np.inf, np.inf, 2]
+    for view in (mount(room / "source", "--nczarr"), mount(mount(room / "source", "--nczarr", "--zarr", "3").where, "--zarr", "2")):
+        with netCDF4.Dataset(f"file://{view.where}#mode=nczarr,file") as dataset:
+            assert not np.ma.getmaskarray(dataset["w"][...]).any() and dataset["w"][...].tolist() == want.tolist()
+            kept = np.atleast_1d(getattr(dataset["w"], "_FillValue", dataset["w"].__dict__.get("missing_value")))
+            assert kept.dtype == np.float64 and np.array_equal(kept, np.atleast_1d(fill))
 
 
 def test_several_fill_values_are_typed_by_the_name_that_they_have_in_zarr_3(mount, room):
