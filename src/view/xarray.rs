@@ -74,8 +74,8 @@ fn shown(value: &Value, dtype: &DType) -> Option<Value> {
     if !has_bare_words(value) {
         return Some(value.clone());
     }
-    let finite = masks(value).into_iter().filter(|item| !is_infinite(item)).collect();
-    match possible(finite, dtype) {
+    let finite = possible(value, dtype).map(|items| items.into_iter().filter(|item| !is_infinite(item)).collect::<Vec<_>>());
+    match finite {
         // Such a word equals no number, and makes no other type of these.
         Some(kept) if kept.is_empty() => matches!(dtype, DType::Float(_) | DType::Complex(_)).then(|| value.clone()),
         Some(kept) => Some(Value::Array(kept)),
@@ -85,11 +85,11 @@ fn shown(value: &Value, dtype: &DType) -> Option<Value> {
 
 /// What masks as both values do: the first where the second masks nothing. `None` where no list says so.
 fn united(missing: &Value, value: &Value, dtype: &DType) -> Option<Option<Value>> {
-    let added = possible(masks(value), dtype)?;
+    let added = possible(value, dtype)?;
     if added.is_empty() {
         return Some(shown(missing, dtype));
     }
-    let mut all = possible(masks(missing), dtype)?;
+    let mut all = possible(missing, dtype)?;
     all.extend(added);
     let texts = all.iter().filter(|item| item.is_string()).count();
     let sayable = (texts == 0 || texts == all.len()) && !all.iter().any(is_infinite);
@@ -106,9 +106,19 @@ fn masks(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Those of a list that can equal an element. `None` where that cannot be told: numpy makes texts of a list that has a text, in its
-/// own spelling of numbers.
-fn possible(mut values: Vec<Value>, dtype: &DType) -> Option<Vec<Value>> {
+/// What a value masks that can equal an element. `None` where that cannot be told: numpy makes texts of a list that has a text, in
+/// its own spelling of numbers. With a `null` it makes objects, each of which is compared as what it is.
+fn possible(value: &Value, dtype: &DType) -> Option<Vec<Value>> {
+    let mut values = masks(value);
+    if has(value, &Value::is_null) {
+        match dtype {
+            DType::Bytes { .. } | DType::Text(_) => values.retain(Value::is_string),
+            DType::Bool | DType::Int(_) | DType::UInt(_) | DType::Float(_) | DType::Complex(_) => {
+                values.retain(|v| !v.is_string())
+            }
+            _ => {}
+        }
+    }
     let texts = values.iter().filter(|value| value.is_string()).count();
     let mixed = texts != 0 && texts != values.len();
     match dtype {
@@ -131,7 +141,12 @@ fn is_infinite(value: &Value) -> bool {
 }
 
 fn has_bare_words(value: &Value) -> bool {
-    value.as_array().is_some_and(|items| items.iter().any(has_bare_words)) || is_bare(value, &[NAN]) || is_infinite(value)
+    has(value, &|item| is_bare(item, &[NAN]) || is_infinite(item))
+}
+
+/// Whether a value, or an item of its lists, is such.
+fn has(value: &Value, such: &dyn Fn(&Value) -> bool) -> bool {
+    value.as_array().map_or_else(|| such(value), |items| items.iter().any(|item| has(item, such)))
 }
 
 /// A number, also NaN as the word that zarr-python puts for it where JSON has none. The words for infinities xarray takes for texts in

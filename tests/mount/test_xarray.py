@@ -146,6 +146,10 @@ TOGETHER = [
     ("<i4", [0, 1, 2, -1], [[1], [2]], ["a", -1]), ("<i4", [0, 1, 2, -1], [1, 2], None), ("<i4", [0, 1, 2, -1], [INF, 1], 2),
     *[(f"<f{size}", [0, 1, INF, 7], fill, missing) for size in (2, 4, 8) for fill in ("AAAAAAAA8D8=", "Infinity", [1, 2], INF, None)
       for missing in (None, 7, [0, NAN], NAN)],
+    # With a `null` numpy makes objects of a list, else texts where it has one.
+    ("<i4", [0, 1, 2, 3], None, [None, NAN, 1, "a"]), ("<i4", [0, 1, 2, 3], [None, 1, "a"], 2), ("<i4", [0, 1, 2, 3], [1, 3], [None, 2, "a"]),
+    ("<f4", [0, 1, 2, 3], [None, 1, "a"], 2),
+    ("<U3", ["NaN", "a", "1"], ["a", None, 1], ["b", None, NAN]),
     ("<c8", [0, 1, 2, 3], [1, 0], 3), ("<c16", [0, 1, 2, 3], "Infinity", 3),
 ]  # fmt: skip
 
