@@ -22,11 +22,11 @@ const MISSING_VALUE: &str = "missing_value";
 /// either, the attribute stays, for which xarray refuses the group. A bare `NaN` masks nothing, but in Zarr v3 it is a text, which
 /// masks texts and makes xarray round integers: it is left out.
 pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
-    let missing = attributes.get(MISSING_VALUE).cloned();
+    let missing = attributes.get(MISSING_VALUE).map(worded);
     if let Some(value) = &missing {
         put_missing(attributes, shown(value, dtype));
     }
-    let Some(value) = attributes.get(FILL_VALUE).cloned() else { return };
+    let Some(value) = attributes.get(FILL_VALUE).map(worded) else { return };
     // A list of one is how netcdf-c 4.8.0 writes a number.
     let only = match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
@@ -66,6 +66,21 @@ fn put_missing(attributes: &mut Attributes, value: Option<Value>) {
         Some(value) => drop(attributes.insert(MISSING_VALUE.to_owned(), value)),
         None => drop(attributes.shift_remove(MISSING_VALUE)),
     }
+}
+
+/// A value in which the words for numbers that are not finite are numpy's, where it makes texts of a list: where one stands among
+/// them, and no `null`.
+fn worded(value: &Value) -> Value {
+    fn all(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(all).collect(),
+            value if is_bare(value, &[NAN]) => json!("nan"),
+            value if is_bare(value, &[INFINITY]) => json!("inf"),
+            value if is_bare(value, &[NEGATIVE_INFINITY]) => json!("-inf"),
+            value => value.clone(),
+        }
+    }
+    if has(value, &Value::is_string) && !has(value, &Value::is_null) { all(value) } else { value.clone() }
 }
 
 /// A value as `missing_value` of Zarr v3, whose documents have words for numbers that are not finite. One word among the numbers of

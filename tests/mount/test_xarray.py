@@ -150,6 +150,10 @@ TOGETHER = [
     ("<i4", [0, 1, 2, 3], None, [None, NAN, 1, "a"]), ("<i4", [0, 1, 2, 3], [None, 1, "a"], 2), ("<i4", [0, 1, 2, 3], [1, 3], [None, 2, "a"]),
     ("<f4", [0, 1, 2, 3], [None, 1, "a"], 2),
     ("<U3", ["NaN", "a", "1"], ["a", None, 1], ["b", None, NAN]),
+    *[(dtype, ["NaN", "nan", "inf", "-inf", "a", "1", "b"], fill, missing) for dtype in ("<U4", str) for fill, missing in (
+        ([NAN, "a"], None), (None, [NAN, "a"]), (None, [NAN, "a", 1]), (None, [INF, "a"]), ([[-INF], ["a"]], None), ("b", [NAN, "a"]),
+        (None, [None, NAN, "a"]))],
+    ("<i4", [0, 1, 2, 3], None, [NAN, 1, "1"]), ("<i4", [0, 1, 2, 3], [NAN, 1, "1"], 2), ("<f4", [0, 1, INF, 3], [INF, "a"], 1),
     ("<c8", [0, 1, 2, 3], [1, 0], 3), ("<c16", [0, 1, 2, 3], "Infinity", 3),
 ]  # fmt: skip
 
@@ -159,7 +163,7 @@ def test_fill_values_beside_others_of_zarr_2_in_zarr_3(room, mount):
     group = zarr.open_group(str(room / "a.zarr"), mode="w", zarr_format=2)
     for i, (dtype, found, fill, missing) in enumerate(TOGETHER):
         array = group.create_array(f"a{i}", shape=(len(found),), chunks=(2,), dtype=dtype, fill_value=None)
-        array[...] = np.array(found).astype(dtype)
+        array[...] = np.array(found).astype(object if dtype is str else dtype)
         named = {name: value for name, value in (("_FillValue", fill), ("missing_value", missing)) if value is not None}
         array.attrs.update({"_ARRAY_DIMENSIONS": [f"x{i}"], **named})
     want, got = masked(room / "a.zarr"), masked(mount(room / "a.zarr", "--zarr", "3").where)
