@@ -23,10 +23,19 @@ const MISSING_VALUE: &str = "missing_value";
 /// masks texts and makes xarray round integers: it is left out.
 pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
     let missing = attributes.get(MISSING_VALUE).map(worded);
+    let value = attributes.get(FILL_VALUE).map(worded);
+    if matches!(dtype, DType::Float(_) | DType::Complex(_)) {
+        let all: Vec<Value> =
+            [&missing, &value].into_iter().flatten().filter_map(|value| possible(value, dtype)).flatten().collect();
+        if all.iter().any(is_infinite) {
+            put_infinite(attributes, all, dtype);
+            return;
+        }
+    }
     if let Some(value) = &missing {
         put_missing(attributes, shown(value, dtype));
     }
-    let Some(value) = attributes.get(FILL_VALUE).map(worded) else { return };
+    let Some(value) = value else { return };
     // A list of one is how netcdf-c 4.8.0 writes a number.
     let only = match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
@@ -36,15 +45,27 @@ pub fn to_zarr3(attributes: &mut Attributes, dtype: &DType) {
         attributes.insert(FILL_VALUE.to_owned(), found);
         return;
     }
-    let missing = missing.filter(|missing| *missing != value && !masks(missing).is_empty());
-    let found = match missing {
+    let found = match missing.filter(|missing| *missing != value && !masks(missing).is_empty()) {
         Some(missing) => united(&missing, &value, dtype),
-        None if matches!(dtype, DType::Float(_) | DType::Complex(_)) && masks(&value).iter().any(is_infinite) => return,
         None => Some(shown(&value, dtype)),
     };
     if let Some(found) = found {
         attributes.shift_remove(FILL_VALUE);
         put_missing(attributes, found);
+    }
+}
+
+/// Puts numbers that are masked, an infinity among them, which `_FillValue` alone has a word for. Of two it becomes a list of all, for
+/// which xarray refuses the group.
+fn put_infinite(attributes: &mut Attributes, all: Vec<Value>, dtype: &DType) {
+    let infinite = |word: &str| all.iter().find(|item| is_bare(item, &[word]));
+    let only = infinite(INFINITY).xor(infinite(NEGATIVE_INFINITY)).and_then(|only| spelled(only, dtype));
+    if let Some(only) = only {
+        attributes.insert(FILL_VALUE.to_owned(), only);
+        let rest: Vec<Value> = all.into_iter().filter(|item| !is_infinite(item)).collect();
+        put_missing(attributes, (!rest.is_empty()).then_some(Value::Array(rest)));
+    } else {
+        attributes.insert(FILL_VALUE.to_owned(), Value::Array(all));
     }
 }
 

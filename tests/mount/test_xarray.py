@@ -154,6 +154,10 @@ TOGETHER = [
         ([NAN, "a"], None), (None, [NAN, "a"]), (None, [NAN, "a", 1]), (None, [INF, "a"]), ([[-INF], ["a"]], None), ("b", [NAN, "a"]),
         (None, [None, NAN, "a"]))],
     ("<i4", [0, 1, 2, 3], None, [NAN, 1, "1"]), ("<i4", [0, 1, 2, 3], [NAN, 1, "1"], 2), ("<f4", [0, 1, INF, 3], [INF, "a"], 1),
+    # `_FillValue` alone has a word for an infinity in Zarr v3.
+    *[(dtype, [0, 1, INF, 7, -INF], fill, missing) for dtype in ("<f2", "<f4", "<f8", "<c16") for fill, missing in (
+        (None, INF), (None, [-INF]), (None, [7, INF]), (NAN, INF), (None, [None, INF, "a"]), ([INF, 1], None), ([1, 7], -INF), (7, INF),
+        (INF, INF), (-INF, [0, -INF]), ([INF, INF], [INF]), ("AAAAAAAA8D8=", INF))],
     ("<c8", [0, 1, 2, 3], [1, 0], 3), ("<c16", [0, 1, 2, 3], "Infinity", 3),
 ]  # fmt: skip
 
@@ -171,12 +175,17 @@ def test_fill_values_beside_others_of_zarr_2_in_zarr_3(room, mount):
         assert str(got[f"a{i}"].values.tolist()) == str(want[f"a{i}"].values.tolist()), case
 
 
-@pytest.mark.parametrize("dtype, spelled, missing", [("<f4", [INF, 1], None), ("<f8", [1, 2], INF), ("<U3", "a", ["b", 1])])
+TWO = [INF, -INF]
+UNSAID = [("<f4", TWO, None), ("<f8", None, TWO), ("<f8", INF, -INF), ("<f2", [1, INF], -INF), ("<f4", "AAAAAAAA8D8=", TWO), ("<U3", "a", ["b", 1])]
+
+
+@pytest.mark.parametrize("dtype, spelled, missing", UNSAID)
 def test_what_zarr_3_cannot_say_is_refused_by_xarray(dtype, spelled, missing, room, mount):
-    """JSON has no infinity, and numpy spells numbers in its own way that stand among texts."""
+    """There is a word for one infinity, and numpy spells numbers in its own way that stand among texts."""
     group = zarr.open_group(str(room / "a.zarr"), mode="w", zarr_format=2)
     array = group.create_array("a", shape=(4,), chunks=(3,), dtype=dtype, fill_value=None)
-    array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": spelled, **({"missing_value": missing} if missing else {})})
+    named = {name: value for name, value in (("_FillValue", spelled), ("missing_value", missing)) if value is not None}
+    array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], **named})
     with pytest.raises((TypeError, ValueError), match="fill_value"):
         masked(mount(room / "a.zarr", "--zarr", "3").where)
 
