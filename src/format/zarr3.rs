@@ -215,7 +215,8 @@ fn understood(members: &Members, known: &[&str]) -> Result<()> {
 }
 
 /// Name and configuration of an extension: `{"name": .., "configuration": {..}}`, or the bare name. Who knows the name looks
-/// whether all of the configuration is [`understood`], where what is told by nothing else depends on it.
+/// whether there is nothing [`beside`] them, and all of the configuration is [`understood`], where what is told by nothing else
+/// depends on it.
 fn named(value: &Value) -> Result<(&str, &Members)> {
     static NONE: std::sync::LazyLock<Members> = std::sync::LazyLock::new(Map::new);
     let wrong = || Error::corrupt(format!("{} is neither a name nor an object with a name", json::cite(value)));
@@ -223,7 +224,6 @@ fn named(value: &Value) -> Result<(&str, &Members)> {
         Value::String(name) => Ok((name, &NONE)),
         Value::Object(members) => {
             let name = members.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
-            understood(members, &["name", "configuration", "must_understand"]).map_err(|e| inside(name, e))?;
             match members.get("configuration") {
                 None | Some(Value::Null) => Ok((name, &NONE)),
                 Some(Value::Object(configuration)) => Ok((name, configuration)),
@@ -234,9 +234,16 @@ fn named(value: &Value) -> Result<(&str, &Members)> {
     }
 }
 
+/// Refuses members of the extension `name` beside its configuration.
+fn beside(name: &str, value: &Value) -> Result<()> {
+    let members = value.as_object().map_or(Ok(()), |members| understood(members, &["name", "configuration", "must_understand"]));
+    members.map_err(|e| inside(name, e))
+}
+
 /// How chunk indices make keys.
 fn key_encoding(value: &Value) -> Result<Keys> {
     let (name, configuration) = named(value)?;
+    beside(name, value)?;
     let separator = |default: u8| match configuration.get("separator") {
         None | Some(Value::Null) => Ok(default),
         Some(Value::String(s)) if s == "/" => Ok(b'/'),

@@ -276,6 +276,26 @@ def test_a_member_that_is_not_known_is_no_default(part, where, mount, room):
         assert not disagreements(view / name, [np.arange(4, dtype="<u2")])
 
 
+def test_a_member_of_a_data_type_that_is_not_known(mount, room):
+    """zarr-python refuses these as well. What stays as it is, is for those who know it."""
+    field = {"name": "a", "data_type": "uint16", "offset": 1}
+    for name, dtype, fill in [
+        ("plain", {"name": "uint16", "configuration": {"endian": "big"}}, 0),
+        ("beside", {"name": "uint16", "endian": "big"}, 0),
+        ("field", {"name": "struct", "configuration": {"fields": [field]}}, {"a": 0}),
+        ("unknown", {"name": "vendor.time", "configuration": {"unit": "ns"}, "fallback": "int64"}, 0),
+    ]:
+        place(room / "s" / name, document([4], [4], dtype=dtype, fill=fill))
+        with pytest.raises(Exception):  # noqa: B017  (of many kinds)
+            by_zarr(room / "s" / name)
+    place(room / "s/codec", document([4], [4], codecs=[BYTES, {"name": "vendor.codec", "configuration": {}, "riddle": 1}]))
+    view = mount(room / "s")
+    for name in ("plain", "beside", "field"):
+        refused(view / name / "zarr.json", view, "must be understood")
+    for name in ("unknown", "codec"):
+        assert "vendor" in (view / name / "zarr.json").read_text()
+
+
 @pytest.mark.parametrize("flavour", [(), ("--zarr", "2")], ids=["as-it-is", "2"])
 def test_texts_behind_an_order_of_axes_that_is_none(flavour, mount, room):
     """Zarr v2 has no word for a transposition before texts, and needs none for one that moves nothing."""

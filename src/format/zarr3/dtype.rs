@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::{Members, named, small, understood};
+use super::{Members, beside, named, small, understood};
 use crate::array::{DType, Field, Swap};
 use crate::error::{Error, Result};
 use crate::format::{dtype, json};
@@ -44,7 +44,15 @@ struct Reader {
 impl Reader {
     fn dtype(&mut self, value: &Value, depth: usize) -> Result<DType> {
         let (name, configuration) = named(value)?;
-        Ok(match name {
+        let dtype = self.named(name, configuration, depth)?;
+        if dtype != DType::Opaque {
+            beside(name, value)?;
+        }
+        Ok(dtype)
+    }
+
+    fn named(&mut self, name: &str, configuration: &Members, depth: usize) -> Result<DType> {
+        let plain = match name {
             "bool" => DType::Bool,
             "int8" => DType::Int(1),
             "int16" => DType::Int(2),
@@ -61,6 +69,14 @@ impl Reader {
             "complex64" | "complex_float32" => DType::Complex(8),
             "complex128" | "complex_float64" => DType::Complex(16),
             "string" | "bytes" | "variable_length_bytes" => DType::Object,
+            _ => return self.configured(name, configuration, depth),
+        };
+        understood(configuration, &[])?;
+        Ok(plain)
+    }
+
+    fn configured(&mut self, name: &str, configuration: &Members, depth: usize) -> Result<DType> {
+        Ok(match name {
             "null_terminated_bytes" => DType::Bytes { length: length(configuration)?, char: false },
             "raw_bytes" => DType::Void(length(configuration)?),
             "fixed_length_utf32" => {
@@ -110,7 +126,10 @@ impl Reader {
                 _ => None,
             },
             Value::Object(members) => match (members.get("name"), members.get("data_type")) {
-                (Some(Value::String(name)), Some(dtype)) => Some((name, dtype)),
+                (Some(Value::String(name)), Some(dtype)) => {
+                    understood(members, &["name", "data_type"])?;
+                    Some((name, dtype))
+                }
                 _ => None,
             },
             _ => None,

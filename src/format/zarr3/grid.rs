@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::{named, understood};
+use super::{beside, named, understood};
 use crate::error::{Error, Result};
 use crate::format::{axes, axis, json};
 use serde_json::Value;
@@ -24,6 +24,7 @@ pub(super) struct Grid {
 /// [`crate::error::Kind::Unsupported`] for grids whose chunks have more than one shape, or that are not known.
 pub(super) fn parse(grid: &Value, shape: &[u64]) -> Result<Grid> {
     let (name, configuration) = named(grid)?;
+    beside(name, grid)?;
     let (mut chunks, mut last) = match name {
         "regular" => {
             understood(configuration, &["chunk_shape"])?;

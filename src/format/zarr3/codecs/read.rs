@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
-use super::super::{Members, named, understood};
+use super::super::{Members, beside, named, understood};
 use crate::array::DType;
 use crate::codec::{self, Codec, Location, Number, Sum};
 use crate::error::{Error, Result};
@@ -93,6 +93,10 @@ fn stage<'a>(codec: &'a Value, rank: usize, dtype: &DType, number: &mut Option<N
             None => Stage::Unknown,
         },
     };
+    // What stays is judged by who knows it.
+    if !matches!(stage, Stage::Unknown | Stage::Serializer) {
+        beside(name, codec)?;
+    }
     Ok(stage)
 }
 
