@@ -131,7 +131,8 @@ impl Told {
         let newer = documents.contains_key("zarr.json") && wanted.include(Format::Zarr3);
         let mut book = match newer {
             true => read("zarr.json"),
-            false => read(".zmetadata").filter(|_| wanted.include(Format::Zarr2)),
+            false if wanted.include(Format::Zarr2) => read(".zmetadata"),
+            false => None,
         };
         if let Some(Book { text, documents, .. }) = &mut book {
             // Its own documents are there, and the store knows what it has in the place of one that is none.

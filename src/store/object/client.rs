@@ -32,14 +32,14 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer shows that the bucket is there.
 const ANSWERED: Duration = Duration::from_secs(10);
 
-/// Whether a server knows ranges of the last bytes.
+/// Whether a server answers for the last bytes of an object without being told where they begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Suffixes {
     Untried,
     /// One failed as it does where they are not known.
     Doubted,
     Known,
-    Unknown,
+    Missing,
 }
 
 /// See the module.
@@ -53,7 +53,7 @@ pub struct Client {
     timeout: Duration,
     /// Whether the last bytes can be asked for without knowing how many there are.
     suffixes: Mutex<Suffixes>,
-    /// Whether the server knows no HEAD.
+    /// Whether the server knows no HEAD, or tells by it what its objects are not.
     headless: AtomicBool,
     /// What is asked, for messages.
     pub endpoint: String,
@@ -349,14 +349,14 @@ impl Client {
 
     /// Whether a range of the last bytes can be asked for.
     pub fn has_suffixes(&self) -> bool {
-        *self.suffixes.lock() != Suffixes::Unknown
+        *self.suffixes.lock() != Suffixes::Missing
     }
 
     /// Notes that it cannot, unless it could before: one that failed once may have failed for another reason.
     pub fn forget_suffixes(&self) {
         let mut suffixes = self.suffixes.lock();
         if *suffixes != Suffixes::Known {
-            *suffixes = Suffixes::Unknown;
+            *suffixes = Suffixes::Missing;
         }
     }
 
@@ -365,7 +365,7 @@ impl Client {
         let mut suffixes = self.suffixes.lock();
         match *suffixes {
             Suffixes::Untried | Suffixes::Doubted => *suffixes = if is_good { Suffixes::Known } else { Suffixes::Doubted },
-            Suffixes::Known | Suffixes::Unknown => {}
+            Suffixes::Known | Suffixes::Missing => {}
         }
     }
 
@@ -381,7 +381,7 @@ impl Client {
 
     /// Whether another question is worth asking in its place.
     pub fn doubts_suffixes(&self) -> bool {
-        matches!(*self.suffixes.lock(), Suffixes::Doubted | Suffixes::Unknown)
+        matches!(*self.suffixes.lock(), Suffixes::Doubted | Suffixes::Missing)
     }
 
     pub(super) fn deadline(&self) -> Instant {

@@ -11,6 +11,16 @@ use object_store::{GetRange, ObjectMeta};
 use std::cell::Cell;
 use std::time::Instant;
 
+/// What is read: an object of which `file` is known, at the version `pin` where one is given, and of which at most `limit` bytes are taken.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    key: &'a Key,
+    path: &'a Path,
+    file: &'a Option<Known>,
+    pin: Option<&'a Version>,
+    limit: u64,
+}
+
 impl Remote {
     /// As [`crate::store::Store::get`].
     pub(super) fn read(&self, key: &Key, range: Range, pin: Option<&Version>, limit: u64, into: &mut Vec<u8>) -> Result<Meta> {
@@ -35,16 +45,17 @@ impl Remote {
             }
             return Ok(kept);
         }
+        let wanted = Wanted { key, path: &path, file: &file, pin, limit };
         let answer = match (range, pin) {
             (Range::Part { offset, length }, Some(pin))
                 if (1..=merge::PIECE.min(limit)).contains(&length) && !is_untold(pin) && offset.checked_add(length).is_some() =>
             {
                 self.merge.read(key, pin, (offset, offset.saturating_add(length)), into, &|(start, end), into| {
                     let length = end.saturating_sub(start);
-                    self.request(key, &path, &file, Range::Part { offset: start, length }, Some(pin), length, into)
+                    self.request(Wanted { limit: length, ..wanted }, Range::Part { offset: start, length }, into)
                 })
             }
-            _ => self.request(key, &path, &file, range, pin, limit, into),
+            _ => self.request(wanted, range, into),
         };
         if let (Ok(meta), Some(disk), false) = (&answer, &self.disk, into.is_empty()) {
             disk.put(&self.client.identity, &self.address.name(&full), meta, range, into);
@@ -52,18 +63,9 @@ impl Remote {
         answer
     }
 
-    // Reads a range of an object of which `file` is known, by a request of its own.
-    #[expect(clippy::too_many_arguments, reason = "one caller, which has looked everything up")]
-    fn request(
-        &self,
-        key: &Key,
-        path: &Path,
-        file: &Option<Known>,
-        range: Range,
-        pin: Option<&Version>,
-        limit: u64,
-        into: &mut Vec<u8>,
-    ) -> Result<Meta> {
+    // Reads a range by a request of its own.
+    fn request(&self, wanted: Wanted<'_>, range: Range, into: &mut Vec<u8>) -> Result<Meta> {
+        let Wanted { key, path, file, pin, limit } = wanted;
         // Two parts of such an object could be of different ones, and nobody would know.
         if pin.is_some_and(is_untold) && range != Range::All {
             let size = self.present(key)?.size;
@@ -73,7 +75,7 @@ impl Remote {
                 return Err(Error::unsupported(reason));
             }
         }
-        let wanted = range;
+        let asked = range;
         let range = match range {
             Range::All => None,
             Range::Part { length: 0, .. } | Range::Suffix(0) => return self.nothing(key, pin, into),
@@ -133,7 +135,7 @@ impl Remote {
                 Ok(meta)
             }
             // Nothing begins after the end of the last bytes.
-            Ok(None) if is_suffix && self.present(key)?.size > 0 => self.by_length(key, path, file, wanted, pin, limit, into),
+            Ok(None) if is_suffix && self.present(key)?.size > 0 => self.by_length(wanted, asked, into),
             // The object ends before the range. If it did not when it was looked at, it is another one now.
             Ok(None) if self.present(key)?.size > begin => {
                 self.forget(key);
@@ -149,9 +151,9 @@ impl Remote {
                 Err(e)
             }
             // There is another way.
-            Err(e) if is_suffix && self.client.doubts_suffixes() && matches!(e.kind(), Kind::Unavailable | Kind::Denied) => self
-                .by_length(key, path, file, wanted, pin, limit, into)
-                .map_err(|new| if new.kind() == Kind::Changed { new } else { e }),
+            Err(e) if is_suffix && self.client.doubts_suffixes() && matches!(e.kind(), Kind::Unavailable | Kind::Denied) => {
+                self.by_length(wanted, asked, into).map_err(|new| if new.kind() == Kind::Changed { new } else { e })
+            }
             Err(e) => {
                 if e.kind() == Kind::NotFound && file.is_none() {
                     self.learn(key, when, None);
@@ -162,20 +164,10 @@ impl Remote {
     }
 
     // The last bytes by their place, where they could not be asked for otherwise.
-    #[expect(clippy::too_many_arguments, reason = "a part of `request`")]
-    fn by_length(
-        &self,
-        key: &Key,
-        path: &Path,
-        file: &Option<Known>,
-        range: Range,
-        pin: Option<&Version>,
-        limit: u64,
-        into: &mut Vec<u8>,
-    ) -> Result<Meta> {
-        let (offset, end) = range.within(self.present(key)?.size);
+    fn by_length(&self, wanted: Wanted<'_>, range: Range, into: &mut Vec<u8>) -> Result<Meta> {
+        let (offset, end) = range.within(self.present(wanted.key)?.size);
         let part = Range::Part { offset, length: end.saturating_sub(offset) };
-        let read = self.request(key, path, file, part, pin, limit, into)?;
+        let read = self.request(wanted, part, into)?;
         self.client.forget_suffixes();
         Ok(read)
     }

@@ -49,8 +49,9 @@ pub fn end(answer: &HttpResponse, is_part: bool) -> Result<bool, String> {
         return Err("a part, where all of it was asked for".to_owned());
     }
     // Google undoes a stored coding where it likes, and does not always say so: the bytes, and their number, are others then.
-    let stored = header("x-goog-stored-content-encoding").unwrap_or("identity");
-    if stored != header("content-encoding").unwrap_or("identity") && header("x-goog-stored-content-encoding").is_some() {
+    if let Some(stored) = header("x-goog-stored-content-encoding")
+        && stored != header("content-encoding").unwrap_or("identity")
+    {
         return Err(format!("not as it is stored (Content-Encoding: {stored})"));
     }
     Ok(is_chunked)
