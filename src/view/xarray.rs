@@ -1,8 +1,8 @@
-//! xarray's spelling of the attribute `_FillValue` of floating-point arrays, which is not the same in both versions of Zarr.
+//! xarray's spelling of the attributes `_FillValue` and `missing_value`, which is not the same in both versions of Zarr.
 //!
-//! In Zarr v2 it is a number. In Zarr v3 xarray writes and expects the Base64 of its eight bytes as a float64, little-endian, and
-//! refuses the whole group for a number, and for whatever stands in an array of texts or times. zarr-python and GDAL take either for
-//! an attribute like others.
+//! Of floating-point arrays `_FillValue` is a number in Zarr v2. In Zarr v3 xarray writes and expects the Base64 of its eight bytes as
+//! a float64, little-endian, and refuses the whole group for a number, and for whatever stands in an array of texts or times.
+//! zarr-python and GDAL take either for an attribute like others.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 

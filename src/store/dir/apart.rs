@@ -45,6 +45,10 @@ pub fn stay_out(device: (u32, u32), places: Places) {
 }
 
 impl Own {
+    fn check(&self, from: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
+        if leads_in(self.device, from, path)? { Err(Errno::DEADLK) } else { Ok(()) }
+    }
+
     /// Whether it is mounted at `directory` or below, or that is not known.
     fn is_below(&self, directory: &Path) -> bool {
         let mut table = self.table.lock();
@@ -71,9 +75,11 @@ impl Own {
 /// # Errors
 /// [`Errno::DEADLK`] where it does; the system's for want of descriptors or memory.
 pub fn check(from: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
-    match OWN.get() {
-        Some(own) if leads_in(own.device, from, path)? => Err(Errno::DEADLK),
-        _ => Ok(()),
+    let Some(own) = OWN.get() else { return Ok(()) };
+    // What stays on its file system, and what ends there, goes into no other: the mount is one of its own.
+    match open_any(from, path, LOOK, ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV) {
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+        Err(_) => own.check(from, path),
     }
 }
 
@@ -94,7 +100,7 @@ pub fn open(
         // Another file system is on the way, or what `how` forbids.
         Err(Errno::XDEV) => {
             if beneath.is_none_or(|root| real_path(root).map_or(true, |root| own.is_below(&root))) {
-                check(from, path)?;
+                own.check(from, path)?;
             }
             open_any(from, path, flags, how)
         }
