@@ -7,6 +7,7 @@
 
 mod budget;
 mod files;
+mod handed;
 mod turns;
 
 use crate::error::{Error, Kind, Result};
@@ -15,6 +16,7 @@ use crate::store::{Range, Version};
 pub use budget::{Budget, Share};
 use files::MemoryFile;
 pub use files::{Files, Hold};
+use handed::Handed;
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -156,11 +158,25 @@ struct Flight {
 struct State {
     blocks: LruCache<BlockId, Arc<Block>>,
     bytes: u64,
+    handed: Handed,
     errors: LruCache<(BlockId, Option<Version>), (Instant, Error)>,
     flights: HashMap<(BlockId, Option<Version>), Arc<Flight>>,
 }
 
 impl State {
+    fn put(&mut self, id: BlockId, block: Arc<Block>) {
+        self.bytes += block.weight();
+        if let Some((_, old)) = self.blocks.push(id, block) {
+            self.lost(id, &old);
+        }
+    }
+
+    /// A block is in memory no more.
+    fn lost(&mut self, id: BlockId, block: &Block) {
+        self.bytes -= block.weight();
+        self.handed.remove(&id);
+    }
+
     fn is_wanted(&mut self, key: &(BlockId, Option<Version>)) -> bool {
         let is_there = self.blocks.peek(&key.0).is_some_and(|block| block.version == key.1);
         !is_there && !self.flights.contains_key(key) && self.recent_error(key).is_none()
@@ -244,6 +260,7 @@ impl Cache {
             state: Mutex::new(State {
                 blocks: LruCache::unbounded(),
                 bytes: 0,
+                handed: Handed::default(),
                 errors: LruCache::new(ERRORS),
                 flights: HashMap::new(),
             }),
@@ -319,7 +336,9 @@ impl Cache {
                 && block.version.as_ref() == version
             {
                 self.counters.hits.fetch_add(1, Ordering::Relaxed);
-                return Ok(block.clone());
+                let block = block.clone();
+                state.handed.remove(&id);
+                return Ok(block);
             }
             if let Some(error) = state.recent_error(&key) {
                 return Err(error);
@@ -395,11 +414,25 @@ impl Cache {
         }
     }
 
-    fn insert(&self, state: &mut State, id: BlockId, block: Arc<Block>) {
-        state.bytes += block.weight();
-        if let Some((_, old)) = state.blocks.push(id, block) {
-            state.bytes -= old.weight();
+    /// The kernel has been given all of a block, and keeps it as long as it has memory. Here only the latest of such blocks are kept.
+    pub fn handed(&self, id: BlockId, block: &Arc<Block>) {
+        let mut dropped = Vec::new();
+        let mut state = self.state.lock();
+        if state.blocks.peek(&id).is_some_and(|known| Arc::ptr_eq(known, block)) {
+            state.handed.put(id, block.weight());
         }
+        while let Some(oldest) = state.handed.excess() {
+            if let Some(old) = state.blocks.pop(&oldest) {
+                state.lost(oldest, &old);
+                dropped.push(old);
+            }
+        }
+        // Memory is given back without the lock.
+        drop(state);
+    }
+
+    fn insert(&self, state: &mut State, id: BlockId, block: Arc<Block>) {
+        state.put(id, block);
         self.make_room(state, Some(id), 0);
     }
 
@@ -422,7 +455,7 @@ impl Cache {
                 state.blocks.push(oldest, old);
                 continue;
             }
-            state.bytes -= old.weight();
+            state.lost(oldest, &old);
             self.turns.lose(oldest);
             self.counters.evictions.fetch_add(1, Ordering::Relaxed);
         }

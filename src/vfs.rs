@@ -29,7 +29,7 @@ use crate::tree::{Below, Directory, Tree};
 use inode::{Places, Table};
 use parking_lot::{Mutex, RwLock};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -101,6 +101,8 @@ struct Chunks {
     looked_up: AtomicU64,
     presence: presence::Presence,
     streams: Mutex<ahead::Streams>,
+    /// The kernel has asked for what it had been given: it lacks memory, or somebody reads past its pages.
+    asked_again: AtomicBool,
     counters: ArrayCounters,
     /// What the array was understood as, once that is asked for: see [`Vfs::chunk_state`].
     understood: OnceLock<u64>,
@@ -330,6 +332,7 @@ fn dir(directory: Directory, parent: u64, above: bool, tree: &Tree, arrays: &RwL
             looked_up: AtomicU64::new(0),
             presence: presence::Presence::default(),
             streams: Mutex::default(),
+            asked_again: AtomicBool::new(false),
             counters: ArrayCounters::default(),
             understood: OnceLock::new(),
         });

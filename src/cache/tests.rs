@@ -95,3 +95,39 @@ fn who_begins_to_make_a_block_is_the_only_one() {
     assert!(begin(3).is_none());
     assert_eq!(cache.get(2.into(), None, None, || panic!("asked again at once")).unwrap_err().kind(), Kind::Bug);
 }
+
+#[test]
+fn of_blocks_that_the_kernel_has_too_the_latest_are_kept() {
+    let cache = Cache::new(u64::MAX);
+    let part = handed::MOST / 4;
+    let get = |id: u64| cache.get(id.into(), None, None, || Ok(block(usize::try_from(part).unwrap() - 300))).unwrap();
+    let give = |id: u64| cache.handed(id.into(), &get(id));
+    (0..4).for_each(give);
+    assert_eq!(cache.usage().2, 4);
+    get(9);
+    // One that was asked for again is of use here.
+    get(0);
+    (4..8).for_each(give);
+    let kept: Vec<u64> = (0..10).filter(|id| cache.has((*id).into())).collect();
+    assert_eq!(kept, [0, 4, 5, 6, 7, 9]);
+    assert_eq!(cache.usage().0, cache.state.lock().blocks.iter().map(|(_, block)| block.weight()).sum::<u64>());
+    assert_eq!(cache.counters().evictions.load(Ordering::Relaxed), 0);
+    // What is not there any more, or is another block by now, is not counted.
+    let old = get(4);
+    cache.state.lock().put(4.into(), Arc::new(block(1)));
+    cache.handed(4.into(), &old);
+    (10..14).for_each(give);
+    assert!(cache.has(4.into()));
+}
+
+#[test]
+fn what_leaves_for_want_of_room_is_not_counted_as_the_kernels() {
+    let part = handed::MOST / 4;
+    let cache = Cache::new(2 * part);
+    for id in 0..6u64 {
+        let block = cache.get(id.into(), None, None, || Ok(block(usize::try_from(part).unwrap() - 300))).unwrap();
+        cache.handed(id.into(), &block);
+    }
+    assert_eq!((cache.usage().2, cache.counters().evictions.load(Ordering::Relaxed)), (2, 4));
+    assert!(cache.has(4.into()) && cache.has(5.into()));
+}

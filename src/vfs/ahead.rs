@@ -73,12 +73,18 @@ impl Vfs {
         let chunks = &place.chunks;
         let Some(reach) = self.reach(&chunks.array) else { return };
         let mut wanted = chunks.streams.lock().opened(&chunks.array.grid(), &place.path, reach);
-        // Nobody is woken for what is in memory. If it is of a version before, who opens it finds that out. (With `--refresh` the version
-        // has to be known first.)
+        // Nobody is woken for what is in memory, ours or the kernel's. If it is of a version before, who opens it finds that out. (With
+        // `--refresh` the version has to be known first.)
         if self.options.refresh.is_none() {
-            wanted.retain(|path| !chunks.places.pack(chunks.slot, path).is_some_and(|inode| self.cache.has(inode.into())));
+            wanted.retain(|path| !chunks.places.pack(chunks.slot, path).is_some_and(|inode| self.is_known(chunks, inode)));
         }
         self.ahead.put(chunks, wanted, reach.at_once);
+    }
+
+    /// Whether the block of a chunk is in memory, or in the kernel's, as far as that keeps what it is given. The cache is asked first:
+    /// what is dropped of it has been given to the kernel before.
+    fn is_known(&self, chunks: &Chunks, inode: u64) -> bool {
+        self.cache.has(inode.into()) || self.relies_on_kernel(chunks) && self.pins.is_handed(inode)
     }
 
     /// How many chunks of an array may be read ahead of a reader: four times as many as the threads fetch at once, so that they have work
@@ -154,7 +160,9 @@ impl Vfs {
         let id = self.block_id(inode, place, Some(&part.meta.version));
         let crowded = place.chunks.array.chunk_bytes().is_some_and(|bytes| self.cache.is_crowded(id, bytes));
         let is_wanted = !crowded && self.cache.is_wanted(id, Some(&part.meta.version));
-        is_wanted.then_some(Located { place, part, id })
+        // Its reader may have opened it since it was asked for.
+        let is_handed = self.relies_on_kernel(&place.chunks) && self.pins.is_handed(inode);
+        (is_wanted && !is_handed).then_some(Located { place, part, id })
     }
 
     /// Makes the block of a chunk. Whether it is right.

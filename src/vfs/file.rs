@@ -80,7 +80,12 @@ pub struct Opened {
 }
 
 /// The content of a chunk whose version has just been decoded.
-pub struct Whole(BlockId, Arc<Block>);
+pub struct Whole {
+    id: BlockId,
+    block: Arc<Block>,
+    /// Whether the kernel's copy does, for some time.
+    is_enough: bool,
+}
 
 /// What opening a chunk has made ready.
 enum Ready {
@@ -131,7 +136,7 @@ impl Vfs {
                 let (version, right, ready) = self.open_chunk(inode, &place)?;
                 match ready {
                     Ready::Passed(hold) => content = Some(hold),
-                    Ready::Made(id, block) => whole = Some(Whole(id, block)),
+                    Ready::Made(id, block) => whole = Some(Whole { id, block, is_enough: self.relies_on_kernel(&place.chunks) }),
                     Ready::Later => {}
                 }
                 if !right {
@@ -256,12 +261,22 @@ impl Vfs {
     /// As [`Block::part`], and those of `take`: then the kernel may have a part of it.
     pub fn hand_over(&self, inode: u64, whole: &Whole, take: impl FnOnce(&[u8]) -> std::io::Result<()>) -> Result<bool> {
         let Some(alone) = self.pins.alone(inode) else { return Ok(false) };
-        let Whole(id, block) = whole;
+        let Whole { id, block, is_enough } = whole;
         let length = block.length();
         block.part(0, length, take)??;
         alone.settle();
         self.cache.progress(*id, block, 0, length);
+        if *is_enough {
+            self.cache.handed(*id, block);
+        }
         Ok(true)
+    }
+
+    /// Whether what the kernel has been given of an array need not be here as well. Who opens it again has its version looked at: of a store
+    /// that is near, a call or two; of one that is far, a request. With `--refresh` the versions of a chunk have no common number to
+    /// tell by what the kernel has.
+    pub(super) fn relies_on_kernel(&self, chunks: &Chunks) -> bool {
+        !chunks.asked_again.load(Ordering::Relaxed) && !self.is_distant() && self.options.refresh.is_none()
     }
 
     /// Takes back an open whose answer has not reached the kernel.
@@ -287,6 +302,9 @@ impl Vfs {
         match open {
             Open::Bytes(bytes) => Ok(reply(part(&bytes, offset, length))),
             Open::Chunk(inode, place, pin) => {
+                if self.pins.is_handed(inode) {
+                    place.chunks.asked_again.store(true, Ordering::Relaxed);
+                }
                 let id = self.block_id(inode, &place, pin.as_ref());
                 let block = self.block(inode, &place, pin)?;
                 let result = block.part(offset, length.into(), reply);

@@ -29,6 +29,8 @@ struct Held {
     /// What the kernel has of the inode is of this version: it dropped all else when a file was opened that has been closed since, or it
     /// was given all of the content.
     settled: bool,
+    /// It was given all of the content.
+    handed: bool,
     /// The kernel forgot the inode while it was open.
     forgotten: bool,
     /// Its only opener is [`Alone`]: others wait.
@@ -59,7 +61,7 @@ impl Alone<'_> {
     /// The kernel has been given all of the content.
     pub fn settle(self) {
         if let Some(held) = self.pins.held.lock().get_mut(&self.inode) {
-            held.settled = true;
+            (held.settled, held.handed) = (true, true);
         }
     }
 }
@@ -84,7 +86,8 @@ impl Pins {
         }
         let version = present()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let new = || Held { version, bound: false, number, opens: 0, settled: false, forgotten: false, alone: false };
+        let new =
+            || Held { version, bound: false, number, opens: 0, settled: false, handed: false, forgotten: false, alone: false };
         Ok(self.share(inode, self.lock(inode).entry(inode).or_insert_with(new)))
     }
 
@@ -95,6 +98,11 @@ impl Pins {
             self.joined.wait(&mut pins);
         }
         pins
+    }
+
+    /// Whether the kernel has been given all of the content of `inode`.
+    pub fn is_handed(&self, inode: u64) -> bool {
+        self.held.lock().get(&inode).is_some_and(|held| held.handed)
     }
 
     /// Keeps others from opening `inode`, if only one has opened it since it was pinned: then nobody else reads it now, and that one
@@ -253,8 +261,13 @@ mod tests {
     fn what_the_kernel_was_given_is_right_for_the_next() {
         let pins = Pins::default();
         assert!(open(&pins, "old").bind());
+        assert!(!pins.is_handed(1));
         pins.alone(1).unwrap().settle();
-        assert!(open(&pins, "new").settled && pins.alone(1).is_none());
+        assert!(open(&pins, "new").settled && pins.alone(1).is_none() && pins.is_handed(1));
+        pins.release(1);
+        assert!(pins.is_handed(1));
+        pins.forget(1);
+        assert!(!pins.is_handed(1));
     }
 
     #[test]

@@ -139,6 +139,43 @@ def test_many_open_one_small_chunk_at_the_same_time(source, mount):
             done.result(120)
 
 
+def test_what_the_kernel_has_need_not_be_kept_twice(room, mount):
+    """400 MB of small chunks: the cache keeps some of them, and none is decoded again while the kernel has its pages. Where it has not,
+    the chunk is decoded again, by who reads ahead too."""
+    many, length = 1600, 250_000
+    array = zarr.create_array(room / "source" / "a", shape=(many * length,), chunks=(length,), dtype="u1", compressors=Zlib(level=1), zarr_format=2)
+    for start in range(0, many, 100):
+        array[start * length : (start + 100) * length] = np.repeat(np.arange(start, start + 100) % 250 + 1, length).astype("u1")
+    view = mount(room / "source")
+
+    def read(numbers):
+        for number in numbers:
+            with open(view / "a" / str(number), "rb", buffering=0) as file:
+                found = np.frombuffer(file.read(), "u1")
+                assert len(found) == length and (found == number % 250 + 1).all()
+                yield file
+
+    def decoded():
+        return view.stats()["arrays"]["a"]["misses"]
+
+    for _ in read(range(many)):
+        pass
+    cache = view.stats()["cache"]
+    # What has been read ahead is a part of the rest.
+    assert decoded() == many and cache["bytes"] <= (256 << 20) + 64 * length and cache["evictions"] == 0
+    in_kernel = [number for number, file in enumerate(read(range(many))) if all(resident(file))]
+    assert decoded() - many <= many - len(in_kernel)
+    for file in read(range(200)):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = decoded()
+    for file in read(range(200)):
+        pass
+    # And those after them, ahead of a reader who does not come.
+    assert 0 < decoded() - before <= 200 + 64
+    stats = view.stats()
+    assert stats["errors"] == 0 and stats["cache"]["bytes"] <= stats["cache"]["capacity"]
+
+
 def test_every_way_of_reading(source, view):
     values = source[1]
     path = view / "large/2.0"
