@@ -214,6 +214,33 @@ pub fn to_zarr2(attributes: &mut Attributes, dtype: &DType) {
     }
 }
 
+/// Has xarray mask what `_FillValue` of an array of Zarr v3 says where documents of Zarr v2 are shown, whose `fill_value` it takes
+/// instead: another number becomes `missing_value`, beside what the array has of that name.
+pub fn mask_besides(attributes: &mut Attributes, dtype: &DType, fill_value: &Value) {
+    if !matches!(dtype, DType::Bool | DType::Int(_) | DType::UInt(_) | DType::Float(_)) {
+        return;
+    }
+    // Without one xarray takes the attribute.
+    let Some(value) = attributes.get(FILL_VALUE).filter(|value| value.is_number() && !fill_value.is_null()).cloned() else {
+        return;
+    };
+    let is_same = |other: &Value| match fill::integer(&value).zip(fill::integer(other)) {
+        Some((one, other)) => one == other,
+        None => number(&value).zip(number(other)).is_some_and(|(one, other)| one == other),
+    };
+    if is_bare(&value, &[NAN]) || is_same(fill_value) {
+        return;
+    }
+    let found = match attributes.get(MISSING_VALUE) {
+        Some(missing) if masks(missing).iter().any(is_same) => None,
+        Some(missing) if !masks(missing).is_empty() => united(missing, &value, dtype).flatten(),
+        _ => Some(value),
+    };
+    if found.is_some() {
+        put_missing(attributes, found);
+    }
+}
+
 /// Whether a number is finite in a type of floating-point numbers, if it is. In a narrower type it would be taken for an infinity.
 pub fn fits(value: &Value, dtype: &DType) -> bool {
     let number = value.as_number().map(|number| number.as_str());

@@ -49,6 +49,7 @@ fn dimensioned(array: &Array) -> Result<Attributes> {
     let mut attributes = array.attributes.clone()?;
     if array.format == Format::Zarr3 {
         xarray::to_zarr2(&mut attributes, &array.dtype);
+        xarray::mask_besides(&mut attributes, &array.dtype, &array.fill.zarr2);
     }
     if array.format == Format::Zarr3 && !attributes.contains_key(DIMENSIONS) {
         let names = match &array.dimension_names {

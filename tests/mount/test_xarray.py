@@ -1,6 +1,7 @@
 """`_FillValue`, which xarray spells otherwise in either version of Zarr. xarray writes, and decodes what is shown."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -61,6 +62,24 @@ def test_an_attribute_of_zarr_3_in_zarr_2(room, mount):
         assert array.fill_value == 1
         variable = xarray.Variable(("y", "x"), array[...], {"_FillValue": array.attrs["_FillValue"]})
         same(decode_cf_variable(name, variable), want[name], name)
+
+
+def test_what_zarr_3_masks_is_masked_in_zarr_2(room, mount):
+    """Beside what Zarr v2 says of absent chunks, which xarray masks there in any case."""
+    written(room / "a.zarr", 3, lambda fill: {"fill_value": fill.dtype.type(1)})
+    group = zarr.open_group(str(room / "a.zarr"), mode="a", zarr_format=3)
+    group["i2_0"].attrs.update({"missing_value": [3, 4]})
+    group["u1_0"].attrs.update({"missing_value": 255})
+    want = masked(room / "a.zarr")
+    view = mount(room / "a.zarr", "--zarr", "2").where
+    with warnings.catch_warnings():
+        # xarray says that there are several.
+        warnings.simplefilter("ignore", xarray.SerializationWarning)
+        got = masked(view).load()
+    plain = raw(view)
+    for name in CASES:
+        np.testing.assert_array_equal(got[name].isnull(), want[name].isnull() | (plain[name] == 1).values, err_msg=name)
+    assert want["i2_0"].isnull().sum() > (plain["i2_0"] == -32768).sum()
 
 
 def test_where_zarr_3_says_the_same_of_absent_chunks(room, mount):
