@@ -80,8 +80,8 @@ fn array(members: &Members) -> Result<Array> {
     let typed = dtype::parse(member("data_type")?).map_err(|e| inside("data_type", e))?;
     let fill = fill::parse(member("fill_value")?, &typed.dtype)?;
     let stored_keys = key_encoding(member("chunk_key_encoding")?).map_err(|e| inside("chunk_key_encoding", e))?;
-    let gdal = codecs_of_gdal(members);
-    let listed = gdal.as_ref().map_or_else(|| member("codecs"), Ok)?;
+    let completed = codecs_left_out(members);
+    let listed = completed.as_ref().map_or_else(|| member("codecs"), Ok)?;
     let plan = codecs::plan(listed, grid.chunks, &typed).map_err(|e| inside("codecs", e))?;
     check_last(&grid.last, &plan).map_err(|e| inside("chunk_grid", e))?;
     let item = typed.dtype.size().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
@@ -126,19 +126,21 @@ pub fn notice(documents: &Documents) -> Option<String> {
     if bytes.windows(7).any(|part| part == b"\"bytes\"") {
         return None;
     }
-    codecs_of_gdal(&json::parse_object(bytes).ok()?).map(|_| GDAL.to_owned())
+    codecs_left_out(&json::parse_object(bytes).ok()?).map(|_| LEFT_OUT.to_owned())
 }
 
-/// What is said of an array as [`codecs_of_gdal`] means it.
-const GDAL: &str =
-    "names no codec that makes bytes of the elements, as GDAL up to 3.10 left it out: they are taken as little-endian";
+/// What is said of an array as [`codecs_left_out`] means it.
+const LEFT_OUT: &str =
+    "names no codec that makes bytes of the elements, as GDAL up to 3.10 and zarrita.js do: they are taken as little-endian";
 
-/// The codecs of an array that GDAL up to 3.10 wrote, which left out `bytes`, and `codecs` altogether where nothing else was in
-/// it. Its documents have attributes and the names of all axes; without them a list that lacks `bytes` is a damaged one.
-fn codecs_of_gdal(members: &Members) -> Option<Value> {
+/// The codecs of an array whose writer left out `bytes`, as it took that for granted. GDAL up to 3.10 always did, and left out
+/// `codecs` altogether where nothing else was in it; its documents have attributes and the names of all axes. zarrita.js writes
+/// an empty list, and attributes, where it was not told of any codec. Any other list that lacks `bytes` is a damaged one.
+fn codecs_left_out(members: &Members) -> Option<Value> {
     let named = |axis: &Value| axis.is_string();
     let axes = members.get("dimension_names").and_then(Value::as_array).is_some_and(|names| names.iter().all(named));
-    if !axes || !members.get("attributes").is_some_and(Value::is_object) {
+    let none = members.get("codecs").and_then(Value::as_array).is_some_and(Vec::is_empty);
+    if !(axes || none) || !members.get("attributes").is_some_and(Value::is_object) {
         return None;
     }
     let (mut order, mut compressor) = (Vec::new(), Vec::new());

@@ -401,6 +401,22 @@ def test_what_gdal_left_out_is_said_once(mount):
         assert view.text().count(f"{record.array}: names no codec that makes bytes") == 1
 
 
+@FLAVOURS
+def test_no_codecs_at_all_are_little_endian(flavour, mount, room):
+    """zarrita.js writes an empty list where it was not told of any codec, no fill value, and attributes; it takes that for `bytes`."""
+    made = document((5, 3), (2, 2), "int32", fill=0, attributes={})
+    values = numbers((5, 3), "<i4") << 20
+    write(place(room / "s" / "v", made), values, np.s_[:4])
+    place(room / "s" / "v", made | {"codecs": [], "fill_value": None})
+    place(room / "s" / "damaged", {name: value for name, value in made.items() if name != "attributes"} | {"codecs": []})
+    view = mount(room / "s", *flavour)
+    assert not disagreements(view / "v", [np.where(np.arange(5)[:, None] < 4, values, 0).astype("<i4")])
+    assert view.text().count("v: names no codec that makes bytes") == 1
+    with pytest.raises(OSError):
+        (view / "damaged" / (".zarray" if flavour == ("--zarr", "2") else "zarr.json")).read_bytes()
+    assert "damaged: zarr.json: codecs: no codec that makes bytes" in view.text()
+
+
 def test_a_source_that_is_one_array(mount):
     """The root of a store may be an array itself."""
     (record,) = CORPUS.records["zarr3/rootarray.zarr"]
