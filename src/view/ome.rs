@@ -134,7 +134,7 @@ fn to_zarr3(mut attributes: Attributes) -> Attributes {
     attributes
 }
 
-/// Moves metadata of version 0.5 out of `ome`.
+/// Moves metadata of version 0.5 out of `ome`. Writers repeat that version in the members: there it would be taken for theirs.
 fn to_zarr2(mut attributes: Attributes) -> Attributes {
     let Some(Value::Object(ome)) = attributes.get("ome") else { return attributes };
     let known = ["labels", "series", "bioformats2raw.layout"];
@@ -142,14 +142,15 @@ fn to_zarr2(mut attributes: Attributes) -> Attributes {
     if ome.get("version") != Some(&json!(IN_ZARR3)) || moved.iter().any(|name| attributes.contains_key(*name)) {
         return attributes;
     }
+    if !moved.iter().filter_map(|name| ome.get(*name)).all(is_of_either) {
+        return attributes;
+    }
     let Some(Value::Object(mut ome)) = attributes.shift_remove("ome") else { return attributes };
     ome.shift_remove("version");
     for name in moved {
         if let Some(mut value) = ome.shift_remove(name) {
             if VERSIONED.contains(&name) {
-                each(&mut value, |members| {
-                    members.entry("version").or_insert_with(|| json!(IN_ZARR2));
-                });
+                each(&mut value, |members| drop(members.insert("version".to_owned(), json!(IN_ZARR2))));
             }
             attributes.insert(name.to_owned(), value);
         }
@@ -170,6 +171,12 @@ fn is_of_zarr2(name: &str, value: &Value) -> bool {
         (_, Value::Object(_)) => of_version(value),
         _ => false,
     }
+}
+
+/// Whether a member says of itself, and of what it lists, no version but the two that say the same.
+fn is_of_either(value: &Value) -> bool {
+    let of_version = |value: &Value| value.get("version").is_none_or(|v| [IN_ZARR2, IN_ZARR3].iter().any(|known| v == known));
+    of_version(value) && value.as_array().is_none_or(|items| items.iter().all(of_version))
 }
 
 fn is_names(value: &Value) -> bool {
@@ -259,6 +266,15 @@ mod tests {
             assert_eq!(shown(&group(new.clone(), None), Flavour::Zarr3).unwrap(), map(new.clone()));
             assert_eq!(shown(&group(new, None), Flavour::Zarr2).unwrap(), map(old));
         }
+        // As iohub and ome-zarr-py write it, with a version in the members.
+        let mut repeated = image;
+        repeated["version"] = json!("0.5");
+        let plate = json!({"version": "0.5", "wells": []});
+        let new = json!({"ome": {"version": "0.5", "multiscales": [repeated.clone()], "plate": plate}});
+        repeated["version"] = json!("0.4");
+        let old = json!({"multiscales": [repeated], "plate": {"version": "0.4", "wells": []}});
+        assert_eq!(shown(&group(new.clone(), None), Flavour::Zarr3).unwrap(), map(new.clone()));
+        assert_eq!(shown(&group(new, None), Flavour::Zarr2).unwrap(), map(old));
         let labels = map(json!({"labels": ["cells"], "ome": {"version": "0.5", "labels": ["cells"]}}));
         assert_eq!(shown(&group(json!({"labels": ["cells"]}), None), Flavour::Zarr3).unwrap(), labels);
     }
@@ -278,9 +294,11 @@ mod tests {
         ] {
             assert_eq!(shown(&group(old.clone(), None), Flavour::Zarr3).unwrap(), map(old));
         }
-        for new in
-            [json!({"ome": {"version": "0.6", "multiscales": []}}), json!({"plate": 1, "ome": {"version": "0.5", "plate": {}}})]
-        {
+        for new in [
+            json!({"ome": {"version": "0.6", "multiscales": []}}),
+            json!({"ome": {"version": "0.5", "multiscales": [{"version": "0.6"}]}}),
+            json!({"plate": 1, "ome": {"version": "0.5", "plate": {}}}),
+        ] {
             assert_eq!(shown(&group(new.clone(), None), Flavour::Zarr2).unwrap(), map(new));
         }
     }

@@ -353,6 +353,29 @@ def test_ome_zarr_of_zarr_2_travels_and_becomes_0_5_in_zarr_3(room, mount):
         v05.ImageLabel.from_zarr(group["labels/cells"])
 
 
+def test_ome_zarr_0_5_with_versions_in_its_members_is_0_4_in_zarr_2(room, mount):
+    """ome-zarr-py and iohub write the version of `ome` into its members, too."""
+    before = written_ome(room / "a.zarr")
+    group = zarr.open_group(str(room / "s" / "b.zarr"), mode="w", zarr_format=3)
+    for i in range(2):
+        group.create_array(str(i), shape=(8 >> i, 8 >> i), dtype="u1", chunks=(4, 4))
+    new = {"multiscales": [{**before["multiscales"][0], "version": "0.5"}], "omero": {**before["omero"], "version": "0.5"}}
+    group.attrs["ome"] = {"version": "0.5", **new}
+    plate = {"version": "0.5", "rows": [{"name": "A"}], "columns": [{"name": "1"}], "wells": [{"path": "A/1", "rowIndex": 0, "columnIndex": 0}]}
+    well = {"version": "0.5", "images": [{"path": "0"}]}
+    hcs = zarr.open_group(str(room / "s" / "hcs.zarr"), mode="w", zarr_format=3)
+    hcs.attrs["ome"] = {"version": "0.5", "plate": plate}
+    hcs.create_group("A/1").attrs["ome"] = {"version": "0.5", "well": well}
+    view = mount(room / "s", "--zarr", "2")
+    found = zarr.open_group(str(view / "b.zarr"), mode="r")
+    same = v04.Image.from_zarr(zarr.open_group(str(room / "a.zarr"), mode="r")).attributes
+    assert v04.Image.from_zarr(found).attributes.multiscales == same.multiscales
+    assert found.attrs["omero"] == before["omero"] and "ome" not in found.attrs
+    hcs = zarr.open_group(str(view / "hcs.zarr"), mode="r")
+    assert dict(hcs.attrs) == {"plate": {**plate, "version": "0.4"}}
+    assert dict(hcs["A/1"].attrs) == {"well": {**well, "version": "0.4"}}
+
+
 def test_older_ome_zarr_stays_where_it_is(room, mount):
     """0.3 has no scales: to say that it is 0.5 would be wrong."""
     group = zarr.open_group(str(room / "a.zarr"), mode="w", zarr_format=2)
