@@ -213,6 +213,8 @@ fn fill_value(array: &Array) -> Result<Value> {
     if array.dtype == DType::Object {
         return Ok(match &array.fill.zarr2 {
             Value::String(text) => json!(text),
+            Value::Number(number) if kept_by(array, "vlen-utf8") => json!(number_as_text(number)),
+            Value::Bool(truth) if kept_by(array, "vlen-utf8") => json!(if *truth { "True" } else { "False" }),
             _ if kept_by(array, n5::VARLENGTH) => json!(0),
             _ => json!(""),
         });
@@ -257,6 +259,28 @@ fn fill_value(array: &Array) -> Result<Value> {
         }
         DType::Object | DType::Opaque => Value::Null,
     })
+}
+
+/// A number as Python writes it: zarr-python 2 gives arrays of objects the fill value 0, which zarr-python 3 takes as such text.
+fn number_as_text(number: &serde_json::Number) -> String {
+    let told = number.as_str();
+    let is_integer = told.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    match (told, told.parse::<f64>()) {
+        ("-0", _) => "0".to_owned(),
+        (_, Ok(number)) if !is_integer => match number {
+            n if n.is_nan() => "nan".to_owned(),
+            n if n.is_infinite() => format!("{n}"),
+            // Rust has the exponent where Python has it, but without its sign, and a single digit as such.
+            n => match format!("{n:?}").split_once('e') {
+                Some((digits, exponent)) => match exponent.strip_prefix('-') {
+                    Some(exponent) => format!("{digits}e-{exponent:0>2}"),
+                    None => format!("{digits}e+{exponent:0>2}"),
+                },
+                None => format!("{n:?}"),
+            },
+        },
+        _ => told.to_owned(),
+    }
 }
 
 fn unsigned(bytes: &[u8]) -> Option<u64> {
@@ -304,6 +328,32 @@ fn half(bits: u16) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_as_text() {
+        // str(json.loads(told)) in Python
+        for (told, text) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("-7", "-7"),
+            ("1180591620717411303424", "1180591620717411303424"),
+            ("1.50", "1.5"),
+            ("-0.0", "-0.0"),
+            ("1e3", "1000.0"),
+            ("1e15", "1000000000000000.0"),
+            ("1e16", "1e+16"),
+            ("1.25e100", "1.25e+100"),
+            ("0.0001", "0.0001"),
+            ("0.00001", "1e-05"),
+            ("5e-324", "5e-324"),
+            ("1e400", "inf"),
+            ("-Infinity", "-inf"),
+            ("NaN", "nan"),
+        ] {
+            let Value::Number(number) = crate::format::json::parse(told.as_bytes()).unwrap() else { panic!("{told}") };
+            assert_eq!(number_as_text(&number), text, "{told}");
+        }
+    }
 
     #[test]
     fn numbers_of_few_bits() {

@@ -402,6 +402,19 @@ def test_halves_of_surrogate_pairs_travel(shown, source, consolidated, room, mou
     assert json.dumps(HALVES["half"]).strip('"') in document.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("fill", [0, -7, 2**70, 1.5, -0.0, 1e20, 1e-7, float("nan"), True, "0", "", None], ids=repr)
+def test_a_fill_value_of_texts_that_is_none(fill, room, mount):
+    """zarr-python 2 writes 0 for texts as for all else; what it means to zarr-python 3 it means in either version."""
+    document = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|O", "fill_value": fill, "order": "C", "compressor": None}
+    (room / "a").mkdir()
+    (room / "a" / ".zarray").write_text(json.dumps({**document, "filters": [{"id": "vlen-utf8"}]}))
+    expected = zarr.open_array(str(room / "a"), mode="r")[...].tolist()
+    for flavour in ("2", "3"):
+        view = mount(room / "a", "--zarr", flavour)
+        found = zarr.open_array(str(view.where), mode="r")
+        assert found.metadata.zarr_format == int(flavour) and found[...].tolist() == expected
+
+
 def test_a_name_with_half_of_a_surrogate_pair_is_not_absent(room, mount):
     """Python writes a byte of a file's name that is no UTF-8 as such a half."""
     group = zarr.create_group(str(room / "s" / "a"), zarr_format=2)
