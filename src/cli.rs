@@ -126,7 +126,7 @@ pub struct View {
     #[arg(long, hide_short_help = true)]
     pub fill_missing: bool,
 
-    /// Most memory for decoded blocks, such as 4G
+    /// Most memory for decoded blocks, such as 4G (K, M, G and T are powers of 1024)
     ///
     /// An eighth of the memory by default; 64M for the commands that do not mount.
     #[arg(long, value_name = "BYTES", value_parser = bytes, hide_short_help = true)]
@@ -230,7 +230,7 @@ Exit status:
   7  source unavailable
   8  the kernel refused to mount or to unmount
 
-The commands cp and check end with the first of 5, 7, 4, 6 and 3 that is true of anything they came across.";
+The commands cp, check and ls go on, and end with the first of 5, 7, 4, 6 and 3 that is true of anything they came across.";
 
 /// `--zarr`.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -108,6 +108,9 @@ fn find(opened: &Opened, path: Option<&OsString>) -> Result<Vec<Place>> {
             Kind::NotFound => Error::not_found().about(format_args!("{}: {}", opened.name, text::plain(&path))),
             _ => e.within(&opened.name),
         };
+        if name == b".." {
+            return Err(Error::usage("a path begins at the root of the tree, and has no \"..\"").about(text::plain(&path)));
+        }
         if !here.is_directory() {
             return Err(about(Error::not_found()));
         }

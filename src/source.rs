@@ -106,7 +106,7 @@ pub fn open(source: impl AsRef<std::ffi::OsStr>, options: &Options) -> Result<Op
 pub fn parse(source: &[u8]) -> Result<(Place, Hints)> {
     let literal = || Ok((Place::Local(PathBuf::from(OsString::from_vec(source.to_vec()))), Hints::default()));
     if source.is_empty() {
-        return Err(Error::usage("no SOURCE"));
+        return Err(Error::usage("is empty").about("SOURCE"));
     }
     let Some(scheme) = scheme(source) else { return literal() };
     let rest = source.get(scheme.len() + 1..).unwrap_or_default();

@@ -102,7 +102,7 @@ pub fn run(check: &Check) -> Result<()> {
         });
         read.unwrap_or_else(|e| progress.failed(&from.path, e));
         progress.done(*length);
-        return end(&progress, &opened.name, &[]);
+        return progress.finish(&opened.name, Some(&format!("{} in 1 file", size(progress.bytes()))));
     }
     walk::parallel(walk::threads(check.jobs), &work, |add| {
         // Which of the arrays the files met belong to; or that they are not looked at.
@@ -209,6 +209,7 @@ fn end(progress: &Progress, source: &str, seen: &[Seen]) -> Result<()> {
     let absent = seen.iter().try_fold(0_u64, |sum, a| sum.checked_add(a.absent()?));
     let absent = match absent {
         Some(0) => String::new(),
+        Some(1) => "; 1 absent chunk stands for the fill value".to_owned(),
         Some(absent) => format!("; {absent} absent chunks stand for the fill value"),
         None => "; absent chunks stand for the fill value".to_owned(),
     };

@@ -114,10 +114,19 @@ fn add(node: &mut Map<String, Value>, name: &str, more: u64) {
     node.insert(name.to_owned(), json!(sum));
 }
 
+/// Whether an array has NCZarr's mark.
+fn is_nczarr(array: &Array) -> bool {
+    array.attributes.as_ref().is_ok_and(|attributes| attributes.contains_key("_nczarr_array"))
+}
+
+/// What a person calls the format of an array.
+pub fn format_name(array: &Array) -> &'static str {
+    if is_nczarr(array) { "nczarr" } else { array.format.name() }
+}
+
 /// What the metadata of an array tells.
 fn describe(array: &Array) -> Map<String, Value> {
     let attributes = array.attributes.as_ref().ok();
-    let is_nczarr = attributes.is_some_and(|a| a.contains_key("_nczarr_array"));
     let elements = array.shape.iter().try_fold(1_u64, |n, s| n.checked_mul(*s));
     let decoded = array.dtype.size().zip(elements).and_then(|(item, n)| n.checked_mul(item as u64));
     let grid = array.grid();
@@ -128,7 +137,7 @@ fn describe(array: &Array) -> Map<String, Value> {
     };
     let mut node = json!({
         "format": array.format.name(),
-        "nczarr": is_nczarr,
+        "nczarr": is_nczarr(array),
         "dtype": view::dtype(array),
         "shape": array.shape,
         "chunks": array.chunks,

@@ -1,16 +1,21 @@
 //! `ls` and `cat`: the names of the tree, and the bytes of its files.
 
+use super::progress::{self, Progress};
 use super::text::{Out, plain};
-use super::{Place, find_one, open, progress, walk};
+use super::{Place, find_one, open, walk};
 use crate::cli::commands::{Cat, Ls};
 use crate::error::Result;
 use crate::logs;
 use crate::store::ObjectKind;
 
+/// What `ls -l` tells of a name that cannot be looked at, as wide as what it tells of others.
+const UNKNOWN: &str = "??????????            ?                    ? ";
+
 /// Runs `ls`.
 ///
 /// # Errors
-/// Those of the source and of the tree.
+/// Those of the source, and of PATH. What cannot be looked at below it is named on the standard error, all else is listed, and the error is
+/// of the gravest kind.
 pub fn run(ls: &Ls) -> Result<()> {
     let opened = open(&ls.at)?;
     let place = find_one(&opened, ls.path.as_ref())?;
@@ -19,17 +24,34 @@ pub fn run(ls: &Ls) -> Result<()> {
         entry(&mut out, ls, &place, walk::name(&place.path))?;
         return out.flush();
     }
+    let problems = Progress::new(true, false);
     let mut left = vec![place.clone()];
     while let Some(here) = left.pop() {
         let mut below = Vec::new();
-        for (name, kind) in walk::sorted(&opened.vfs, here.attr.inode).map_err(|e| e.within(&opened.name))? {
+        let names = match walk::sorted(&opened.vfs, here.attr.inode) {
+            Ok(names) => names,
+            Err(e) if here.path == place.path => return Err(e.within(&opened.name)),
+            Err(e) => {
+                problems.failed(&here.path, e);
+                continue;
+            }
+        };
+        for (name, kind) in names {
             let path = here.join(&name);
             let shown = if place.path.is_empty() { &path } else { path.get(place.path.len() + 1..).unwrap_or(&path) };
             if !(ls.long || ls.recursive && kind == ObjectKind::Directory) {
                 line(&mut out, "", shown, kind)?;
                 continue;
             }
-            let attr = opened.vfs.lookup(here.attr.inode, &name).map_err(|e| e.within(&opened.name))?;
+            let attr = match opened.vfs.lookup(here.attr.inode, &name) {
+                Ok(attr) => attr,
+                Err(e) => {
+                    problems.failed(&path, e);
+                    let unknown = if ls.long { UNKNOWN } else { "" };
+                    line(&mut out, unknown, shown, kind)?;
+                    continue;
+                }
+            };
             let found = Place { attr, path: path.clone() };
             entry(&mut out, ls, &found, shown)?;
             if kind == ObjectKind::Directory && ls.recursive {
@@ -40,7 +62,8 @@ pub fn run(ls: &Ls) -> Result<()> {
         }
         left.extend(below.into_iter().rev());
     }
-    out.flush()
+    out.flush()?;
+    problems.finish(&opened.name, None)
 }
 
 /// Writes a line for one entry, as `ls -l` has it.

@@ -157,7 +157,7 @@ impl Progress {
 
 /// The error `e` of the file `path`, which it then names, before what that lies at in the source.
 pub fn at(path: &[u8], e: Error) -> Error {
-    let path = plain(path);
+    let path = if path.is_empty() { "/".to_owned() } else { plain(path) };
     if e.object().is_none_or(|object| object == path) { e.about(path) } else { e.within(path) }
 }
 

@@ -1,6 +1,6 @@
 //! `tree`: groups and arrays, drawn.
 
-use super::info::extent;
+use super::info::{extent, format_name};
 use super::text::{Out, plain};
 use super::{Opened, Place, find_one, open, walk};
 use crate::array::Node;
@@ -88,7 +88,7 @@ fn words(opened: &Opened, place: &Place) -> (String, bool) {
             let codecs = array.stored.chain.names().join(", ");
             let by = if codecs.is_empty() { codecs } else { format!(", {codecs}") };
             let chunks = if array.shape.is_empty() { String::new() } else { format!(" in {}", extent(&array.chunks)) };
-            let text = format!("  {} {} {}{chunks}{by}", array.format.name(), view::dtype(array), extent(&array.shape));
+            let text = format!("  {} {} {}{chunks}{by}", format_name(array), view::dtype(array), extent(&array.shape));
             (text, false)
         }
         Err(e) => (format!("  {e}"), true),

@@ -18,7 +18,7 @@ import tensorstore
 import zarr
 
 from support import data
-from support.commands import CORRUPT, DENIED, NOT_FOUND, STORES, USAGE, output, run
+from support.commands import CORRUPT, DENIED, NOT_FOUND, STORES, UNAVAILABLE, USAGE, output, run
 from support.mounting import binary
 
 
@@ -46,6 +46,24 @@ def test_ls_long_tells_what_stat_tells(store, corpus, mount):
         assert name.endswith("/") or int(size) == told.st_size, name
 
 
+def test_ls_goes_on_after_what_it_cannot_look_at(room, mount):
+    """As the ls of coreutils does: each such name is told of, and all others are listed."""
+    source = room / "source"
+    zarr.create_array(source / "sub" / "array", shape=(2,), chunks=(1,), dtype="<i4", zarr_format=2)[:] = 1
+    for directory in (source, source / "sub"):
+        (directory / "a_link").symlink_to("nothing")
+    view = mount(source)
+    for options in (["-l"], ["-l", "-R"]):
+        told = subprocess.run(["ls", "-A", *options, view.where], capture_output=True, text=True)
+        found = [name for _, directories, files in os.walk(view) for name in directories + files]
+        done = run("ls", *options, source)
+        names = [Path(line.split(None, 3)[3]).name for line in done.stdout.splitlines()]
+        assert sorted(names) == sorted(found if "-R" in options else os.listdir(view)), done
+        lost = [line for line in told.stderr.splitlines() if "a_link" in line]
+        assert sum(line.startswith("unavailable  ") for line in done.stderr.splitlines()) == len(lost) > 0, (done.stderr, told.stderr)
+        assert told.returncode != 0 and done.returncode == UNAVAILABLE, done.stderr
+
+
 def test_cat_writes_what_the_mount_reads(store, corpus, mount):
     view = mount(corpus.path(store))
     names = data.entries(view)[:60]
@@ -62,6 +80,8 @@ def test_errors_have_a_line_and_a_status(corpus, room):
     for arguments, status in [
         (["ls", room / "nothing"], NOT_FOUND),
         (["ls", source, "nothing/at/all"], NOT_FOUND),
+        (["ls", source, ".."], USAGE),
+        (["ls", ""], USAGE),
         (["cat", source, ""], USAGE),
         (["info", source, ".zgroup"], USAGE),
         (["cp", source, source / "inside"], USAGE),
@@ -70,6 +90,7 @@ def test_errors_have_a_line_and_a_status(corpus, room):
         done = run(*arguments)
         assert done.returncode == status, (arguments, done.stderr)
         assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("chunkmount: "), done.stderr
+        assert ": : " not in done.stderr, done.stderr
     assert not (source / "inside").exists()
 
 
@@ -171,6 +192,7 @@ def test_info_tells_the_scale_that_ome_zarr_tells(room):
 def test_info_names_the_dialect_of_an_array(corpus):
     source = corpus.path("nczarr/head_lemon.zarr")
     told = {line.split()[0]: line.split()[1] for line in output("info", source).splitlines()}
+    assert any(line.split()[1:3] == ["v_f4", "nczarr"] for line in output("tree", source).splitlines())
     assert told["/v_f4"] == "nczarr" and "format         nczarr" in output("info", source, "v_f4")
 
 
@@ -223,7 +245,8 @@ def test_check_names_the_damaged_chunk_and_the_missing_ones(room):
     assert done.returncode == CORRUPT
     lines = done.stdout.splitlines()
     assert lines[0].startswith("corrupt  ") and "1.0" in lines[0] and len(lines) == 2, lines
-    assert "3 chunks" in lines[1] and "1 absent chunk" in lines[1], lines
+    assert "3 chunks" in lines[1] and "1 absent chunk stands" in lines[1], lines
+    assert output("check", room / "a.zarr", "0.0").splitlines() == ["256 B in 1 file"]
     damaged.unlink()
     assert run("check", room / "a.zarr").returncode == 0
     done = run("check", "--complete", room / "a.zarr")

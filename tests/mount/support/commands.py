@@ -5,7 +5,7 @@ import subprocess
 from support.mounting import binary
 
 STORES = ["n5/rust.n5", "zarr2/compressors.zarr", "nczarr/head_lemon.zarr", "zip/nczarr_v492.zip"]
-USAGE, NOT_FOUND, DENIED, CORRUPT, UNSUPPORTED = range(2, 7)
+USAGE, NOT_FOUND, DENIED, CORRUPT, UNSUPPORTED, UNAVAILABLE = range(2, 8)
 
 
 def run(*arguments, timeout=60, text=True, **settings):
