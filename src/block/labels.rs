@@ -142,6 +142,24 @@ mod tests {
         assert_eq!(labels(&block(&[7, 9, 5], &[0, 16, 16]), 3), [7, 5, 5]);
     }
 
+    /// Java compares labels as signed numbers; where there is none it has INVALID.
+    #[test]
+    fn labels_beyond_the_signed_numbers_and_elements_without_labels() {
+        let element = |list: &[(u64, i32)]| {
+            let entries = list.iter().flat_map(|(label, count)| [&label.to_le_bytes()[..], &count.to_le_bytes()].concat());
+            [u32::try_from(list.len()).unwrap().to_le_bytes().to_vec(), entries.collect()].concat()
+        };
+        let block = |told: &[u64]| {
+            let mut bytes = u32::try_from(told.len()).unwrap().to_be_bytes().to_vec();
+            bytes.extend(told.iter().flat_map(|n| n.to_be_bytes()));
+            bytes.extend([0u32, 4].iter().flat_map(|n| n.to_be_bytes()));
+            [bytes, element(&[]), element(&[(7, 2), (u64::MAX - 9, 2), (1 << 63, 1)])].concat()
+        };
+        assert_eq!(labels(&block(&[]), 2), [INVALID, u64::MAX - 9]);
+        // Nothing in the list of an element without labels speaks against what is told of all.
+        assert_eq!(labels(&block(&[INVALID, 7]), 2), [INVALID, 7]);
+    }
+
     #[test]
     fn damage_is_an_error() {
         let good = block(&[], &[0, 16, 0]);
@@ -156,6 +174,16 @@ mod tests {
         ] {
             assert_eq!(most_frequent(bad, 3).unwrap_err().kind(), Kind::Corrupt, "{bad:?}");
         }
+        // Two labels at 0, whose bytes from 4 on are a list of one.
+        let overlapping = |offsets: [u32; 2]| {
+            let mut bytes = vec![0; 4];
+            bytes.extend(offsets.iter().flat_map(|n| n.to_be_bytes()));
+            bytes.extend([2u32, 1, 0, 1, 5, 0, 1].iter().flat_map(|n| n.to_le_bytes()));
+            bytes
+        };
+        assert_eq!(labels(&overlapping([0, 0]), 2), [1, 1]);
+        assert_eq!(labels(&overlapping([4, 4]), 2), [1 << 32; 2]);
+        assert_eq!(most_frequent(&overlapping([0, 4]), 2).unwrap_err().kind(), Kind::Corrupt);
         // Taken for a block of more or fewer elements.
         assert_eq!(most_frequent(&good, 4).unwrap_err().kind(), Kind::Corrupt);
         assert_eq!(most_frequent(&good, usize::MAX).unwrap_err().kind(), Kind::Corrupt);

@@ -25,6 +25,10 @@ fn parts_of_elements_are_reversed() {
     let swaps = [Swap { offset: 1, width: 2, count: 1 }, Swap { offset: 3, width: 4, count: 2 }];
     swap(&mut structure, 11, &swaps);
     assert_eq!(structure, [0, 2, 1, 6, 5, 4, 3, 10, 9, 8, 7, 11, 13, 12, 17, 16, 15, 14, 21, 20, 19, 18]);
+    // >u2, <u4: numbers of one width, and bytes after them that are none of these.
+    let mut first: Vec<u8> = (0..12).collect();
+    swap(&mut first, 6, &[Swap { offset: 0, width: 2, count: 1 }]);
+    assert_eq!(first, [1, 0, 2, 3, 4, 5, 7, 6, 8, 9, 10, 11]);
     // Nothing sensible to do, and nothing done.
     let mut odd = vec![1, 2, 3];
     swap(&mut odd, 2, &[Swap { offset: 1, width: 2, count: usize::MAX }]);

@@ -377,3 +377,95 @@ fn two_at_once_are_as_each_alone() {
     check(Codec::Zlib, [far, zlib(&b)], [false; 2]);
     assert!(chain(Codec::Gzip).finish(vec![0; 9], Length::Exact(10)).is_err());
 }
+
+/// numcodecs 0.16.6 with numpy 2.4.6, where a number lies at the edge of what a type holds, or between two of its numbers.
+#[test]
+fn numbers_at_the_edges_of_types() {
+    let bytes = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    };
+    let as_type =
+        |encoded: &str, decoded: &str| serde_json::json!({"id": "astype", "encode_dtype": encoded, "decode_dtype": decoded});
+    let delta = |dtype: &str| serde_json::json!({"id": "delta", "dtype": dtype, "astype": dtype});
+    for (config, encoded, decoded) in [
+        // 65519.99 and 65520, ties and others among the least numbers, 2^-14 and a little less, ties around 1.
+        (
+            as_type("<f8", "<f2"),
+            concat!(
+                "e17a14aefffdef400000000000feef400000000000feefc0000000000000603e000000000000783e000000000000683e",
+                "000000000000843e000000000000103f0000000000fe0f3f000000000002f03f000000000006f03f"
+            ),
+            "ff7b007c00fc000002000100020000040004003c023c",
+        ),
+        // NaNs of which only the lowest bit tells that they are none of the infinities, and another.
+        (as_type("<f8", "<f2"), "010000000000f07f010000000000f0ff000000000004f87f", "017c01fc017e"),
+        (as_type("<f8", "|i1"), "00000000000060c0cdcccccccc1c60c09a99999999f95f40000000000000e0bf", "80807f00"),
+        (as_type("<f8", "|u1"), "cdccccccccfc6f40000000000000e0bf0000000000000000", "ff0000"),
+        // Beside the middle between two numbers, by less than a double tells.
+        (as_type("<i8", "<f4"), "010000001000001001000002000000000100002000002000", "0100805d0000004c0100005a"),
+        (
+            as_type("<i8", "<f2"),
+            "01080000000000000308000000000000efff000000000000f0ff0000000000000210000000000000fff7ffffffffffff",
+            "00680268ff7b007c006c00e8",
+        ),
+        (delta("<f4"), "00000080000000800000803f", "00000080000000800000803f"),
+        (delta("<f8"), "00000000000000800000000000000080", "00000000000000800000000000000080"),
+    ] {
+        let decoded = bytes(decoded);
+        assert_eq!(chain(&config).decode(&bytes(encoded), Length::Exact(decoded.len())).unwrap(), decoded, "{config} {encoded}");
+    }
+    // 256 and -1 in a byte, 128 and -129 in a signed one: numpy leaves open what becomes of them.
+    for (dtype, numbers) in [("|u1", [256.0f64, -1.0]), ("|i1", [128.0, -129.0])] {
+        for number in numbers {
+            let found = chain(&as_type("<f8", dtype)).decode(&number.to_le_bytes(), Length::Exact(1));
+            assert_eq!(found.unwrap_err().kind(), crate::error::Kind::Corrupt, "{number} {dtype}");
+        }
+    }
+}
+
+/// By the definition: first bytes of all elements, then second bytes, and what is no whole element at the end.
+#[test]
+fn long_blocks_of_elements_of_any_size_are_unshuffled() {
+    for size in [3, 5, 12, 24] {
+        let plain = data("noise", 100_003);
+        let (body, tail) = plain.split_at(plain.len() / size * size);
+        let mut shuffled: Vec<u8> = (0..size).flat_map(|k| body.iter().skip(k).step_by(size).copied()).collect();
+        shuffled.extend_from_slice(tail);
+        assert!(decode(Codec::Shuffle(size), &shuffled, Length::Exact(plain.len())).unwrap() == plain, "{size}");
+    }
+}
+
+/// HDF5 takes both orders of the bytes in each half (`H5Z__filter_fletcher32`); the sum is numcodecs 0.16.6's of 0 to 6.
+#[test]
+fn the_swapped_checksum_of_old_hdf5_is_right() {
+    let data = [0, 1, 2, 3, 4, 5, 6];
+    let codec = Codec::Checksum(Sum::Fletcher32, Location::End);
+    for (sum, is_right) in [([0x09, 0x0c, 0x17, 0x14], true), ([0x0c, 0x09, 0x14, 0x17], true), ([0x17, 0x14, 0x09, 0x0c], false)]
+    {
+        let found = decode(codec.clone(), &[&data[..], &sum].concat(), Length::Exact(7));
+        assert_eq!(found.is_ok(), is_right, "{sum:02x?}");
+    }
+}
+
+/// What C-Blosc 1.21 refuses by its header or by the length of a stream, though it could be made into something.
+#[test]
+fn blosc_frames_that_say_what_cannot_be() {
+    // Stored streams of one block of 40 bytes, not split.
+    let frame = |version: [u8; 2], compressor: u8, block: u32, stream: &[u8]| {
+        let mut frame = vec![version[0], version[1], compressor << 5 | 0x10, 1];
+        let size = stream.len() as u32;
+        [40, block, 24 + size, 20, size].iter().for_each(|n| frame.extend(n.to_le_bytes()));
+        frame.extend_from_slice(stream);
+        frame
+    };
+    let plain = [7; 40];
+    let kind = |frame: &[u8]| decode(Codec::Blosc, frame, Length::Exact(40)).map_err(|e| e.kind());
+    assert_eq!(kind(&frame([2, 1], 1, 40, &plain)).unwrap(), plain);
+    assert_eq!(kind(&frame([3, 1], 1, 40, &plain)), Err(crate::error::Kind::Unsupported));
+    assert_eq!(kind(&frame([2, 2], 1, 40, &plain)), Err(crate::error::Kind::Unsupported));
+    assert_eq!(kind(&frame([2, 1], 1, 41, &plain)), Err(crate::error::Kind::Corrupt));
+    // Snappy of 40 bytes, and of 39.
+    let snappy = |n: usize| snap::raw::Encoder::new().compress_vec(&[7; 40][..n]).unwrap();
+    assert_eq!(kind(&frame([2, 1], 2, 40, &snappy(40))).unwrap(), plain);
+    assert_eq!(kind(&frame([2, 1], 2, 40, &snappy(39))), Err(crate::error::Kind::Corrupt));
+}
