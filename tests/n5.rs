@@ -75,7 +75,13 @@ fn objects() {
     assert_eq!(decode(&array, java).unwrap(), b"opaque delta");
     // As the specification has the header.
     assert_eq!(decode(&array, b"\0\x02\0\x02\0\0\0\x03\0\0\0\x02\0\0\0\x05bytes").unwrap(), b"bytes");
-    for bad in [&java[..17], b"\0\x02\0\0\0\x0b", b"\0\x02\0\0", &block(1, &[3, 2], Some(5), b"bytes")] {
+    for bad in [
+        &java[..17],
+        b"\0\x02\0\0\0\x0b",
+        b"\0\x02\0\0",
+        b"\0\x02\0\x03\0\0\0\x03\0\0\0\x02\0\0\0\x05bytes",
+        &block(1, &[3, 2], Some(5), b"bytes"),
+    ] {
         assert_eq!(decode(&array, bad).unwrap_err().kind(), Kind::Corrupt, "{bad:?}");
     }
     assert_eq!(decode(&array, &block(2, &[], Some(u32::MAX), b"")).unwrap_err().kind(), Kind::TooBig);
@@ -96,6 +102,7 @@ fn numbers_of_any_number() {
     assert_eq!(decode(&array, &block(1, &[1, 1], Some(1), &[1, 2])).unwrap(), [2, 1]);
     assert_eq!(decode(&array, &block(0, &[1, 1], None, &[1, 2])).unwrap(), [2, 1]);
     assert_eq!(decode(&array, &block(2, &[], Some(2), &[1, 2])).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(decode(&array, &block(2, &[], Some(1), &[1, 2])).unwrap_err().kind(), Kind::Corrupt);
     assert_eq!(decode(&array, &block(1, &[3, 2], Some(4), &[0, 1])).unwrap_err().kind(), Kind::Corrupt);
     assert_eq!(decode(&array, &block(1, &[3, 2], Some(u32::MAX), &[])).unwrap_err().kind(), Kind::TooBig);
 }

@@ -7,6 +7,7 @@ use chunkmount::store::mem::MemStore;
 use chunkmount::store::{Key, Store};
 use chunkmount::tree::{self, Tree};
 use chunkmount::vfs::{self, ROOT, Vfs};
+use chunkmount::{cache::Budget, chunk, error::Kind, placement::Indexes};
 use serde_json::Value;
 use std::io::Write;
 use std::sync::{Arc, Barrier};
@@ -88,4 +89,38 @@ fn a_part_of_a_shard_is_fetched_and_decoded_once_and_its_index_too() {
     let sum = crc32c::crc32c(&index).to_le_bytes();
     // One read of the index, and one of the part.
     assert_eq!(gets("zarr.json", &text, "c/0", [part.as_slice(), &index, &sum].concat(), "c/1"), 2);
+}
+
+/// What was found in the new version of an object is nothing of the old one, which somebody has open, and the other way round.
+#[test]
+fn a_part_of_another_version_is_never_read() {
+    let index: Vec<u8> = [0u64, 1, 1, 1].iter().flat_map(|n| n.to_le_bytes()).collect();
+    let shard = |content: &[u8]| [content, index.as_slice()].concat();
+    for (envelope, encode) in [("", None), (r#", {"name": "gzip", "configuration": {"level": 1}}"#, Some(gzip))] {
+        let text = format!(
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": [2], "data_type": "uint8", "fill_value": 0, "attributes": {{}},
+                "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [2]}}}}, "chunk_key_encoding": {{"name": "default"}},
+                "codecs": [{{"name": "sharding_indexed", "configuration": {{"chunk_shape": [1], "codecs": [{{"name": "bytes"}}],
+                    "index_codecs": [{{"name": "bytes", "configuration": {{"endian": "little"}}}}]}}}}{envelope}]}}"#
+        );
+        let store = Arc::new(MemStore::new());
+        let put = |content: &[u8]| store.put(key("c/0"), encode.map_or_else(|| shard(content), |encode| encode(&shard(content))));
+        store.put(key("zarr.json"), text.as_bytes());
+        let shared: Arc<dyn Store> = store.clone();
+        let directory = Tree::new(shared, tree::Options::default()).open(&Key::root(), &tree::Below::default()).unwrap();
+        let array = directory.array().unwrap();
+        let (indexes, budget) = (Indexes::new(1 << 20, Some(Duration::ZERO)), Budget::new(1 << 20));
+        let locate = || indexes.locate(store.as_ref(), &Key::root(), array, &[1]).unwrap();
+        put(b"ab");
+        let old = locate();
+        put(b"cd");
+        let new = locate();
+        let read = |part, pin| {
+            let block = chunk::read(store.as_ref(), part, array, Some(pin), &budget, &mut chunk::Cost::default(), |block| block);
+            block.and_then(|block| block.part(0, 9, <[u8]>::to_vec)).map_err(|e| e.kind())
+        };
+        assert_eq!(read(&new, &new.meta.version), Ok(b"d".to_vec()));
+        assert_eq!(read(&new, &old.meta.version), Err(Kind::Changed));
+        assert_eq!(read(&old, &new.meta.version), Err(Kind::Changed));
+    }
 }

@@ -205,6 +205,35 @@ fn flipped_bits_under_a_checksum_give_no_wrong_bytes() {
     }
 }
 
+/// Every bit of an LZ4 frame with all its checksums is under one of them, or what holds it together; and so is every bit of Java's records
+/// but for the size that a token allows.
+#[test]
+fn flipped_bits_of_lz4_frames_and_records_are_noticed() {
+    let mut seen = 0;
+    for case in cases() {
+        let is_frame = case.name.starts_with("lz4 frame") && case.name.contains("checksums True");
+        if !is_frame && case.name != "lz4 records noise 100" || case.encoded.len() > 1000 {
+            continue;
+        }
+        seen += 1;
+        for at in 0..case.encoded.len() {
+            let mut damaged = case.encoded.clone();
+            damaged[at] ^= 0x10;
+            let is_token = !is_frame && damaged[..at].ends_with(b"LZ4Block");
+            let found = case.chain.decode(&damaged, Length::Exact(case.decoded.len()));
+            assert!(found.is_err() || is_token && found.unwrap() == case.decoded, "{} damaged at {at}", case.name);
+        }
+        // Another length in the header of a frame, under the right checksum.
+        if is_frame && case.name.contains("size True") {
+            let mut damaged = case.encoded.clone();
+            damaged[6] ^= 1;
+            damaged[14] = (twox_hash::XxHash32::oneshot(0, &damaged[4..14]) >> 8) as u8;
+            assert!(case.chain.decode(&damaged, Length::Exact(case.decoded.len())).is_err(), "{}", case.name);
+        }
+    }
+    assert_eq!(seen, 5);
+}
+
 #[test]
 fn another_length_is_an_error() {
     for case in small() {

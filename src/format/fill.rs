@@ -380,6 +380,16 @@ mod tests {
         ] {
             assert_eq!(hexed(&read(fill, dtype).unwrap().bytes.unwrap()), bytes, "{fill} {dtype}");
         }
+        // netcdf-c's text, which could be Base64 as well.
+        let spelled = dtype::parse(&json!("|S4")).unwrap();
+        for (plain, bytes) in [(false, "01020300"), (true, "41514944")] {
+            let fill = parse(&json!("AQID"), &spelled.dtype, &spelled.swaps, plain).unwrap();
+            assert_eq!(hexed(&fill.bytes.unwrap()), bytes, "{plain}");
+        }
+        // numpy.array(value).astype(ml_dtypes.bfloat16).tobytes(), ml_dtypes 0.6.0: ties go to the even one.
+        for (fill, bytes) in [("1.00390625", "803f"), ("1.01171875", "823f"), ("-1.01171875", "82bf"), ("3.4e38", "807f")] {
+            assert_eq!(hexed(&read(fill, "\"bfloat16\"").unwrap().bytes.unwrap()), bytes, "{fill}");
+        }
         // zarr-python 3.1.6 reads NaT from an array without chunks, and zeros of the others.
         for dtype in ["\"<M8[s]\"", "\">m8[ns]\""] {
             let fill = read("null", dtype).unwrap();
@@ -406,6 +416,9 @@ mod tests {
             ("\"NaT\"", "\"<M8[generic]\"", "\"NaT\""),
             ("\"NaT\"", "\"<m8\"", "-9223372036854775808"),
             ("\"\"", "\"|S2\"", "\"\""),
+            // repr(float(numpy.array(bits, "u2").view("f2")))
+            ("\"0x0001\"", "\"<f2\"", "5.960464477539063e-8"),
+            ("\"0x8003\"", "\"<f2\"", "-1.7881393432617188e-7"),
         ] {
             assert_eq!(read(fill, dtype).unwrap().zarr2.to_string(), shown, "{fill} {dtype}");
         }

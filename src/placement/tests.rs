@@ -148,6 +148,24 @@ fn what_lies_in_a_shard_that_changed_is_found_by_its_new_index() {
 }
 
 #[test]
+fn an_index_within_an_index_that_was_looked_at_again_is_read_again() {
+    let array =
+        array(&[1, 2], &[1, 1], Placement::Shards(vec![level(&[1, 1], &[1, 2], &[0, 1]), level(&[1, 2], &[1, 1], &[0, 1])]));
+    let store = MemStore::default();
+    let write = |entries: &[(u64, u64)]| {
+        let part = [b"abc".to_vec(), index_of(entries)].concat();
+        let index = index_of(&[(0, part.len() as u64)]);
+        store.put(Key::root().join("0/0").unwrap(), [part, index].concat());
+    };
+    let indexes = Indexes::new(1 << 20, Some(Duration::ZERO));
+    let range = || indexes.locate(&store, &Key::root(), &array, &[0, 0]).unwrap().range;
+    write(&[(0, 1), (1, 2)]);
+    assert_eq!(range(), Range::Part { offset: 0, length: 1 });
+    write(&[(1, 2), (0, 1)]);
+    assert_eq!(range(), Range::Part { offset: 1, length: 2 });
+}
+
+#[test]
 fn a_cube_must_be_that_of_its_array() {
     let cube = Cube { side: 2, compressed: true, block: 8, header: *b"WKW\x01\x11\x02\x01\x01" };
     let mut array = array(&[4, 4, 4], &[2, 2, 2], Placement::Cube(cube));
@@ -172,6 +190,10 @@ fn a_cube_must_be_that_of_its_array() {
     // Without a byte, which is no block of LZ4.
     assert_eq!(locate(&good, &[0, 0, 1]).unwrap_err().kind(), Kind::Corrupt);
     assert_eq!(locate(&good, &[1, 1, 1]).unwrap_err().kind(), Kind::Corrupt);
+    // Where the jump table lies, as the end of one block and the beginning of the next.
+    let early = file(&cube.header, data, &[&[data - 8], &ends[1..]].concat());
+    assert_eq!(locate(&early, &[0, 0, 0]).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(locate(&early, &[0, 0, 1]).unwrap_err().kind(), Kind::Corrupt);
     for bad in [
         file(b"XKW\x01\x11\x02\x01\x01", data, &ends),
         file(&cube.header, 17, &ends),
