@@ -141,9 +141,12 @@ fn damaged_content_is_never_served_whole() {
 fn lies_of_the_end_are_refused() {
     let good = fixture("python-stored.zip");
     let end = good.len() - 22;
+    // One entry fewer than there are, as both counts say.
+    let fewer = [good[end + 8] - 1, good[end + 9], good[end + 10] - 1, good[end + 11]];
     for (at, bytes) in [
         (8, &[0xff_u8, 0, 0xff, 0][..]),
         (10, &[8, 0]),
+        (8, &fewer),
         (12, &[0xff, 0xff, 0xff, 0x7f]),
         (12, &[1, 0, 0, 0]),
         (16, &[0xff, 0xff, 0xff, 0x7f]),
