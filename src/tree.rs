@@ -15,7 +15,7 @@ use crate::chunk;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Context, Documents, wkw};
 use crate::limits;
-use crate::store::{Key, ObjectKind, Range, Store, may_lead_on};
+use crate::store::{Key, ObjectKind, Range, Store, Version, may_lead_on};
 use crate::view::{Flavour, names};
 use documents::{Document, broken, shown};
 use parking_lot::Mutex;
@@ -91,6 +91,8 @@ pub struct Directory {
     pub notices: Vec<String>,
     /// Whether the source has no such directory: another view of the array at `key`, see [`Tree::derived`].
     pub is_derived: bool,
+    /// The documents of the source that lie in the directory itself, in the state that it was understood from.
+    pub versions: Arc<[(Key, Version)]>,
 }
 
 impl Directory {
@@ -198,7 +200,7 @@ impl Tree {
     /// # Errors
     /// Only when the store cannot tell whether the directory is there; what is wrong inside it is kept in the result.
     pub fn open(&self, key: &Key, above: &Below) -> Result<Directory> {
-        let Found { documents, modified, unread } = self.find(key)?;
+        let Found { documents, modified, unread, versions } = self.find(key)?;
         let parent = if key.is_root() { self.options.wanted.of_root() } else { above.format };
         let mut notices = Vec::new();
         let place = match wkw::properties(&documents) {
@@ -293,7 +295,8 @@ impl Tree {
         };
         let below = Below { format, pyramid: self.pyramid(key, &node), place };
         let above = above.pyramid.clone();
-        Ok(Directory { key: key.clone(), node, below, above, flavour, documents, modified, notices, is_derived: false })
+        let (key, versions) = (key.clone(), versions.into());
+        Ok(Directory { key, node, below, above, flavour, documents, modified, notices, is_derived: false, versions })
     }
 
     /// The array that is shown as `name` below a dataset though the source has no such directory: [`DERIVED`], the most frequent
@@ -313,6 +316,7 @@ impl Tree {
             modified: directory.modified,
             notices: Vec::new(),
             is_derived: true,
+            versions: directory.versions.clone(),
         })
     }
 
@@ -363,15 +367,16 @@ impl Tree {
     ///
     /// # Errors
     /// When it cannot be told whether the directory is there.
-    fn fetch(&self, key: &Key) -> Result<(Documents, SystemTime)> {
+    fn fetch(&self, key: &Key) -> Result<Found> {
         let entered = self.store.enter(key, format::DOCUMENTS)?;
         let mut modified = None;
-        let mut documents = Documents::new();
+        let (mut documents, mut versions) = (Documents::new(), Vec::new());
         for name in entered.present {
             let found = key.join(name).and_then(|key| {
                 let mut bytes = Vec::new();
                 let meta = self.store.get(&key, Range::All, None, limits::DOCUMENT, &mut bytes)?;
                 modified = modified.max(Some(meta.modified));
+                versions.push((key, meta.version));
                 Ok(bytes)
             });
             match found {
@@ -385,13 +390,13 @@ impl Tree {
         if self.store.is_distant() {
             self.told.learn(key, &documents, modified, self.options.wanted);
         }
-        Ok((documents, modified))
+        Ok(Found { documents, modified, unread: None, versions })
     }
 
     /// The documents of a directory below one that is to be understood; `None` where it may not be looked into, or is gone.
     fn glance(&self, key: &Key) -> Result<Option<Documents>> {
         match self.fetch(key) {
-            Ok((documents, _)) => Ok(Some(documents)),
+            Ok(found) => Ok(Some(found.documents)),
             Err(e) if matches!(e.kind(), Kind::Denied | Kind::NotFound) => Ok(None),
             Err(e) => Err(e),
         }

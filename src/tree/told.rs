@@ -205,6 +205,8 @@ pub(super) struct Found {
     pub(super) modified: SystemTime,
     /// Why it is not known whether there are others: what would have to tell of them cannot be read.
     pub(super) unread: Option<Error>,
+    /// Those that the store has in the directory itself, in the state that was read.
+    pub(super) versions: Vec<(Key, Version)>,
 }
 
 /// What is told of a directory that the store need not have.
@@ -255,27 +257,23 @@ impl Tree {
 
     /// What the directory `key` is made of: its own documents, or those that consolidated metadata tells. See [`Found`].
     pub(super) fn find(&self, key: &Key) -> Result<Found> {
-        if let Some((documents, modified)) = self.told.documents(key) {
-            return Ok(Found { documents, modified, unread: None });
+        let elsewhere = |(documents, modified)| Found { documents, modified, unread: None, versions: Vec::new() };
+        if let Some(told) = self.told.documents(key) {
+            return Ok(elsewhere(told));
         }
         let own = self.fetch(key);
-        let Some(near) = &self.near else {
-            return own.map(|(documents, modified)| Found { documents, modified, unread: None });
-        };
+        let Some(near) = &self.near else { return own };
         match own {
-            Ok((documents, modified)) if near.is_told_by(&documents) => Ok(Found { documents, modified, unread: None }),
-            Ok((documents, modified)) => Ok(match near.documents(key, &documents) {
-                Ok(None) => Found { documents, modified, unread: None },
+            Ok(found) if near.is_told_by(&found.documents) => Ok(found),
+            Ok(found) => Ok(match near.documents(key, &found.documents) {
+                Ok(None) => found,
                 Ok(Some((mut told, modified))) => {
-                    told.extend(documents);
-                    Found { documents: told, modified, unread: None }
+                    told.extend(found.documents);
+                    Found { documents: told, modified, ..found }
                 }
-                Err(e) => Found { documents, modified, unread: Some(e) },
+                Err(e) => Found { unread: Some(e), ..found },
             }),
-            Err(e) if e.kind() == Kind::NotFound => match near.documents(key, &Documents::new())? {
-                Some((documents, modified)) => Ok(Found { documents, modified, unread: None }),
-                None => Err(e),
-            },
+            Err(e) if e.kind() == Kind::NotFound => near.documents(key, &Documents::new())?.map(elsewhere).ok_or(e),
             Err(e) => Err(e),
         }
     }

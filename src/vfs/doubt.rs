@@ -7,7 +7,7 @@
 
 use super::{Chunks, Dir, ROOT, Thing, Vfs};
 use crate::error::{Error, Kind, Result};
-use crate::store::Key;
+use crate::store::{Key, Version};
 use crate::tree::{Below, DERIVED, Directory, Tree};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Vfs {
     /// The directory `old`, which was opened again; what shows the same keeps its chunks and their inodes.
     fn reopen(&self, old: &Dir, new: Directory, above: bool) -> Arc<Dir> {
         if new.same(&old.directory) {
-            let chunks = old.told_again();
+            let chunks = old.told_again(&new);
             return Arc::new(Dir { chunks, ..bare(new, old.parent, above, &self.tree) });
         }
         self.adopt(new, old.parent, above)
@@ -105,14 +105,7 @@ impl Vfs {
             if chunks.key.is_root() && !told.is_derived {
                 return is_same(&self.root()?.directory);
             }
-            let above = self.directory_now(told.parent)?;
-            let now = if told.is_derived {
-                self.tree.derived(&above, DERIVED.as_bytes())
-            } else {
-                let name = chunks.key.split_last().map(|(_, name)| name).unwrap_or_default();
-                Some(self.open_below(&above, name, &chunks.key)?)
-            };
-            is_same(&now.ok_or_else(Error::not_found)?)
+            is_same(&self.array_now(chunks)?)
         };
         match again() {
             Ok(true) => *told.checked.lock() = Instant::now(),
@@ -124,6 +117,50 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+
+    /// That an array is still decoded as its chunks are, if its documents have been written to since. Asked after a chunk was decoded, so
+    /// that bytes of another array are never taken for this one's; over a network that would be a request for each chunk.
+    ///
+    /// # Errors
+    /// As [`Vfs::check_told`].
+    pub(super) fn check_decoded(&self, chunks: &Chunks) -> Result<()> {
+        let told = &chunks.told;
+        let is_still = |(key, version): &(Key, Version)| self.store().head(key).is_ok_and(|now| now.version == *version);
+        let versions = told.versions.lock().clone();
+        if self.is_distant() || versions.iter().all(is_still) {
+            return Ok(());
+        }
+        let now = match self.array_now(chunks) {
+            Err(e) if e.kind() == Kind::NotFound => {
+                return Err(Error::new(Kind::Changed, "is gone since its directory was opened").about(&chunks.key));
+            }
+            now => now?,
+        };
+        match &now.node {
+            Err(e) if self.tree.may_pass(e) => Err(e.clone()),
+            // Damage of documents that were understood once says nothing of the chunks, unless they are to be looked at again.
+            Err(_) if self.options.refresh.is_none() => Ok(()),
+            _ if now.array().is_some_and(|now| now.decodes_as(&chunks.array)) => {
+                *told.versions.lock() = now.versions;
+                Ok(())
+            }
+            _ => Err(Error::new(Kind::Changed, "is another array since its directory was opened").about(&chunks.key)),
+        }
+    }
+
+    /// What the directory of an array is now.
+    fn array_now(&self, chunks: &Chunks) -> Result<Directory> {
+        let told = &chunks.told;
+        let Some((_, name)) = chunks.key.split_last().filter(|_| !told.is_derived) else {
+            let above = self.directory_now(told.parent)?;
+            return if told.is_derived {
+                self.tree.derived(&above, DERIVED.as_bytes()).ok_or_else(Error::not_found)
+            } else {
+                Ok(above)
+            };
+        };
+        self.open_below(&self.directory_now(told.parent)?, name, &chunks.key)
     }
 
     /// What the directory `inode` is now, understood anew from the root on.
@@ -163,6 +200,8 @@ pub(super) struct Told {
     /// The inode of the directory that its own is in.
     parent: u64,
     is_derived: bool,
+    /// The documents that tell it, as they were when it was last seen to be so.
+    versions: Mutex<Arc<[(Key, Version)]>>,
     /// Held for a moment only: who looks again at the directory itself sets it too, also on behalf of who is `checking`.
     checked: Mutex<Instant>,
     /// What that failed with last.
@@ -173,14 +212,18 @@ impl Told {
     /// What `directory`, which is in `parent`, has just told.
     pub(super) fn new(directory: &Directory, parent: u64) -> Self {
         let (checked, checking) = (Mutex::new(Instant::now()), Mutex::default());
-        Self { parent, is_derived: directory.is_derived, checked, checking }
+        let versions = Mutex::new(directory.versions.clone());
+        Self { parent, is_derived: directory.is_derived, versions, checked, checking }
     }
 }
 
 impl Dir {
-    /// Its chunks, for the same directory that was looked at again just now.
-    pub(super) fn told_again(&self) -> Option<Arc<Chunks>> {
-        self.chunks.clone().inspect(|chunks| *chunks.told.checked.lock() = Instant::now())
+    /// Its chunks, for the same directory that was looked at again just now, and is `new`.
+    pub(super) fn told_again(&self, new: &Directory) -> Option<Arc<Chunks>> {
+        self.chunks.clone().inspect(|chunks| {
+            *chunks.told.checked.lock() = Instant::now();
+            *chunks.told.versions.lock() = new.versions.clone();
+        })
     }
 }
 

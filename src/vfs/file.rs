@@ -161,7 +161,11 @@ impl Vfs {
         for _ in 0..TRIES {
             let mut share = self.pins.open(inode, || self.present(place))?;
             let told = share.version.clone();
-            match self.verify(inode, place, &share) {
+            let verified = match self.verify(inode, place, &share) {
+                Ok(ready) if share.bound => Ok(ready),
+                verified => self.check_decoded(&place.chunks).and(verified),
+            };
+            match verified {
                 Ok(ready) if share.bind() => return Ok((share.version.clone(), share.settled, ready)),
                 // Whom it was shared with has found another version.
                 Ok(_) => {}

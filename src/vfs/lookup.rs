@@ -123,7 +123,7 @@ impl Vfs {
             return self.enter(parent, name, tag, || Ok(Thing::Directory(self.adopt(new, parent, above.doubtful))));
         };
         // What its documents tell of the directories below may have changed all the same (consolidated metadata).
-        let chunks = old.told_again();
+        let chunks = old.told_again(&new);
         let dir = Thing::Directory(Arc::new(Dir { chunks, ..doubt::bare(new, parent, above.doubtful, &self.tree) }));
         self.table.replace(inode, dir.clone());
         self.describe(inode, &dir)

@@ -171,6 +171,33 @@ def test_an_array_that_is_encoded_otherwise_is_another(kept, place, held, room, 
         os.close(directory)
 
 
+@pytest.mark.parametrize("kept", [*KEPT, "shape"])
+@pytest.mark.parametrize("options", [[], ["--refresh", "1000"]])
+def test_no_chunk_is_decoded_by_documents_of_before(kept, options, room, mount):
+    """Nor before it is time to look again, or where that is never done. An array that has only grown is read on."""
+    import tensorstore
+
+    source, new = room / "source", room / "new"
+    old = small(source / "a")
+    small(new / "a", **KEPT.get(kept, {}))
+    if kept == "shape":
+        grown = (new / "a" / ".zarray").read_text().replace('"shape":[8,6]', '"shape":[16,6]')
+        assert "16" in grown
+        (new / "a" / ".zarray").write_text(grown)
+    if "same bytes" in kept:
+        for file in (new / "a").glob("[0-9]*"):
+            file.unlink()
+    view = mount(source, *options)
+    assert np.array_equal(np.fromfile(view / "a" / "0.0", "<u2"), old[:4].ravel())
+    exchange(source, new)
+    spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": str(source / "a")}}
+    now = tensorstore.open(spec).result().read().result()[4:8].astype("<u2").tobytes()
+    try:
+        assert (view / "a" / "1.0").read_bytes() == now
+    except OSError as error:
+        assert error.errno == errno.ESTALE and kept != "shape"
+
+
 def test_refresh_shows_new_chunks_and_hides_removed_ones(pair, mount):
     (pair[0] / "a" / "3.0.0").unlink()
     view = mount(pair[0], "--refresh", "1")
