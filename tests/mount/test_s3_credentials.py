@@ -207,6 +207,9 @@ def test_a_program_that_fails_is_told_of_in_one_line(real, bucket, room):
     env = clean_env(AWS_CONFIG_FILE=room / "config")
     code, text = fails(bucket(STORE), "--endpoint-url", real.url, "--profile", "lab", env=env)
     assert code == 7 and "profile lab" in text and "secret" not in text and "second line" not in text
+    (room / "config").write_text("[profile lab]\nregion = us-east-1\n")
+    code, text = fails(bucket(STORE), "--endpoint-url", real.url, "--profile", "lab", env=env)
+    assert code == 4 and "no credentials from profile lab: nothing there tells of any" in text
 
 
 @pytest.fixture

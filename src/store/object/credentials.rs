@@ -308,7 +308,12 @@ impl Source {
             CredentialsError::ProviderError(_) => Kind::Unavailable,
             _ => Kind::Denied,
         };
-        Error::new(kind, format!("no credentials from {}: {}", self.name, line(&super::wire::cause(e))))
+        let reason = match e {
+            // Of a profile that tells of no keys, and of one where there are no such files at all.
+            CredentialsError::CredentialsNotLoaded(_) => "nothing there tells of any".to_owned(),
+            e => line(&super::wire::cause(e)),
+        };
+        Error::new(kind, format!("no credentials from {}: {reason}", self.name))
     }
 }
 

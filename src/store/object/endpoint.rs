@@ -111,6 +111,9 @@ pub fn azure(builder: &MicrosoftAzureBuilder, url: &str, options: &Options) -> R
         }
         return Ok((check(&emulator)?, account));
     }
+    if account.is_empty() {
+        return Err(Error::usage("no storage account: AZURE_STORAGE_ACCOUNT_NAME is to name it"));
+    }
     let endpoint = match named {
         // A workspace of Fabric has a host of its own, whatever else is said.
         Some((host, _, rest)) if rest.starts_with('z') && rest.ends_with("fabric.microsoft.com") => format!("https://{host}"),
@@ -176,6 +179,8 @@ mod tests {
         assert_eq!(azure("abfss://c@you.dfs.core.windows.net", new()), own("https://you.blob.core.windows.net", "you"));
         assert_eq!(azure("https://you.blob.core.windows.net/c", new()), own("https://you.blob.core.windows.net", "you"));
         assert_eq!(azure("az://c", new().with_use_emulator(true)).0, AZURITE);
+        let unnamed = self::azure(&MicrosoftAzureBuilder::new(), "az://c", &Options::default());
+        assert!(unnamed.unwrap_err().to_string().contains("AZURE_STORAGE_ACCOUNT_NAME"));
         let elsewhere = Options { endpoint: Some("http://127.0.0.1:1".into()), ..Options::default() };
         assert!(self::azure(&new().with_use_emulator(true), "az://c", &elsewhere).is_err());
     }
