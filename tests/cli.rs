@@ -55,3 +55,13 @@ fn the_version_names_formats_and_codecs() {
         assert!(page.contains(word), "{word} is not on the page of formats");
     }
 }
+
+#[test]
+fn the_manual_page_has_the_sections_of_manual_pages() {
+    let page = said(&["generate", "man"]);
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+    for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"COMMAND LS\"", "\"EXIT STATUS\"", "\"SEE ALSO\""] {
+        assert!(sections.contains(&section), "{section}: {sections:?}");
+    }
+    assert!(!sections.contains(&"EXTRA"));
+}

@@ -62,7 +62,10 @@ fn man(command: clap::Command) -> std::io::Result<Vec<u8>> {
             format!("{line}\n").into_bytes()
         }));
     }
-    man.render_extra_section(&mut page)?;
+    let mut extra = Vec::new();
+    man.render_extra_section(&mut extra)?;
+    // As manual pages call it.
+    page.extend(String::from_utf8_lossy(&extra).replacen(".SH EXTRA\nExit status:\n", ".SH \"EXIT STATUS\"\n", 1).bytes());
     page.extend(SEE_ALSO.bytes());
     Ok(page)
 }
