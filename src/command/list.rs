@@ -2,9 +2,9 @@
 
 use super::progress::{self, Progress};
 use super::text::{Out, plain};
-use super::{Place, find_one, open, walk};
+use super::{Opened, Place, find_one, open, walk};
 use crate::cli::commands::{Cat, Ls};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::logs;
 use crate::store::ObjectKind;
 
@@ -14,7 +14,7 @@ const UNKNOWN: &str = "??????????            ?                    ? ";
 /// Runs `ls`.
 ///
 /// # Errors
-/// Those of the source, and of PATH. What cannot be looked at below it is named on the standard error, all else is listed, and the error is
+/// Those of the source, of PATH, and of a store that does not answer. What else cannot be looked at below it is named on the standard error, all else is listed, and the error is
 /// of the gravest kind.
 pub fn run(ls: &Ls) -> Result<()> {
     let opened = open(&ls.at)?;
@@ -30,7 +30,7 @@ pub fn run(ls: &Ls) -> Result<()> {
         let mut below = Vec::new();
         let names = match walk::sorted(&opened.vfs, here.attr.inode) {
             Ok(names) => names,
-            Err(e) if here.path == place.path => return Err(e.within(&opened.name)),
+            Err(e) if here.path == place.path || is_down(&opened, &e) => return Err(e.within(&opened.name)),
             Err(e) => {
                 problems.failed(&here.path, e);
                 continue;
@@ -45,6 +45,7 @@ pub fn run(ls: &Ls) -> Result<()> {
             }
             let attr = match opened.vfs.lookup(here.attr.inode, &name) {
                 Ok(attr) => attr,
+                Err(e) if is_down(&opened, &e) => return Err(e.within(&opened.name)),
                 Err(e) => {
                     problems.failed(&path, e);
                     let unknown = if ls.long { UNKNOWN } else { "" };
@@ -64,6 +65,11 @@ pub fn run(ls: &Ls) -> Result<()> {
     }
     out.flush()?;
     problems.finish(&opened.name, None)
+}
+
+/// Whether the store does not answer, which for each name would have to be waited for.
+fn is_down(opened: &Opened, e: &Error) -> bool {
+    opened.vfs.is_distant() && matches!(e.kind(), Kind::TimedOut | Kind::Unavailable)
 }
 
 /// Writes a line for one entry, as `ls -l` has it.

@@ -80,7 +80,7 @@ fn array(members: &Members) -> Result<Array> {
     let typed = dtype::parse(member("data_type")?).map_err(|e| inside("data_type", e))?;
     let fill = fill::parse(member("fill_value")?, &typed.dtype)?;
     let stored_keys = key_encoding(member("chunk_key_encoding")?).map_err(|e| inside("chunk_key_encoding", e))?;
-    let completed = codecs_left_out(members);
+    let completed = codecs_left_out(members).filter(|_| typed.dtype.size().is_some());
     let listed = completed.as_ref().map_or_else(|| member("codecs"), Ok)?;
     let plan = codecs::plan(listed, grid.chunks, &typed).map_err(|e| inside("codecs", e))?;
     check_last(&grid.last, &plan).map_err(|e| inside("chunk_grid", e))?;
@@ -123,10 +123,19 @@ fn array(members: &Members) -> Result<Array> {
 pub fn notice(documents: &Documents) -> Option<String> {
     let bytes = documents.get(DOCUMENT)?.as_ref().ok()?;
     // Nothing is parsed again for the sake of documents that name the codec, which are nearly all.
-    if bytes.windows(7).any(|part| part == b"\"bytes\"") {
+    if bytes.windows(7).any(|part| part == b"\"bytes\"") && !names_none(bytes) {
         return None;
     }
     codecs_left_out(&json::parse_object(bytes).ok()?).map(|_| LEFT_OUT.to_owned())
+}
+
+/// Whether a document may have an empty list of codecs.
+fn names_none(document: &[u8]) -> bool {
+    const NAME: &[u8] = b"\"codecs\"";
+    document.windows(NAME.len()).enumerate().filter(|(_, part)| *part == NAME).any(|(at, _)| {
+        let rest = document.get(at + NAME.len()..).unwrap_or_default();
+        rest.iter().filter(|b| !b.is_ascii_whitespace()).take(3).eq(b":[]")
+    })
 }
 
 /// What is said of an array as [`codecs_left_out`] means it.

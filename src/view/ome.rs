@@ -142,7 +142,7 @@ fn to_zarr2(mut attributes: Attributes) -> Attributes {
     if ome.get("version") != Some(&json!(IN_ZARR3)) || moved.iter().any(|name| attributes.contains_key(*name)) {
         return attributes;
     }
-    if !moved.iter().filter_map(|name| ome.get(*name)).all(is_of_either) {
+    if !moved.iter().filter(|name| MARKS.contains(name)).filter_map(|name| ome.get(*name)).all(is_of_either) {
         return attributes;
     }
     let Some(Value::Object(mut ome)) = attributes.shift_remove("ome") else { return attributes };
@@ -150,7 +150,12 @@ fn to_zarr2(mut attributes: Attributes) -> Attributes {
     for name in moved {
         if let Some(mut value) = ome.shift_remove(name) {
             if VERSIONED.contains(&name) {
-                each(&mut value, |members| drop(members.insert("version".to_owned(), json!(IN_ZARR2))));
+                // That of `omero` may be another one, which says nothing of the rest.
+                each(&mut value, |members| {
+                    if is_either(members.get("version")) {
+                        members.insert("version".to_owned(), json!(IN_ZARR2));
+                    }
+                });
             }
             attributes.insert(name.to_owned(), value);
         }
@@ -175,8 +180,13 @@ fn is_of_zarr2(name: &str, value: &Value) -> bool {
 
 /// Whether a member says of itself, and of what it lists, no version but the two that say the same.
 fn is_of_either(value: &Value) -> bool {
-    let of_version = |value: &Value| value.get("version").is_none_or(|v| [IN_ZARR2, IN_ZARR3].iter().any(|known| v == known));
+    let of_version = |value: &Value| is_either(value.get("version"));
     of_version(value) && value.as_array().is_none_or(|items| items.iter().all(of_version))
+}
+
+/// Whether a version is one of the two, or none.
+fn is_either(version: Option<&Value>) -> bool {
+    version.is_none_or(|v| v.is_null() || [IN_ZARR2, IN_ZARR3].iter().any(|known| v == known))
 }
 
 fn is_names(value: &Value) -> bool {
@@ -274,6 +284,11 @@ mod tests {
         repeated["version"] = json!("0.4");
         let old = json!({"multiscales": [repeated], "plate": {"version": "0.4", "wells": []}});
         assert_eq!(shown(&group(new.clone(), None), Flavour::Zarr3).unwrap(), map(new.clone()));
+        assert_eq!(shown(&group(new.clone(), None), Flavour::Zarr2).unwrap(), map(old.clone()));
+        // No version, as pydantic has it, and settings of a viewer that have one of their own.
+        let (mut new, mut old) = (new, old);
+        new["ome"]["multiscales"][0]["version"] = Value::Null;
+        (new["ome"]["omero"], old["omero"]) = (json!({"version": "0.3"}), json!({"version": "0.3"}));
         assert_eq!(shown(&group(new, None), Flavour::Zarr2).unwrap(), map(old));
         let labels = map(json!({"labels": ["cells"], "ome": {"version": "0.5", "labels": ["cells"]}}));
         assert_eq!(shown(&group(json!({"labels": ["cells"]}), None), Flavour::Zarr3).unwrap(), labels);

@@ -215,7 +215,8 @@ pub fn to_zarr2(attributes: &mut Attributes, dtype: &DType) {
 }
 
 /// Has xarray mask what `_FillValue` of an array of Zarr v3 says where documents of Zarr v2 are shown, whose `fill_value` it takes
-/// instead: another number becomes `missing_value`, beside what the array has of that name.
+/// instead: another number becomes `missing_value`, where the array has none. (Of a list netCDF-C takes the first number's type for all
+/// of it, and refuses the dataset where another one does not fit.)
 pub fn mask_besides(attributes: &mut Attributes, dtype: &DType, fill_value: &Value) {
     if !matches!(dtype, DType::Bool | DType::Int(_) | DType::UInt(_) | DType::Float(_)) {
         return;
@@ -231,14 +232,7 @@ pub fn mask_besides(attributes: &mut Attributes, dtype: &DType, fill_value: &Val
     if is_bare(&value, &[NAN]) || is_same(fill_value) {
         return;
     }
-    let found = match attributes.get(MISSING_VALUE) {
-        Some(missing) if masks(missing).iter().any(is_same) => None,
-        Some(missing) if !masks(missing).is_empty() => united(missing, &value, dtype).flatten(),
-        _ => Some(value),
-    };
-    if found.is_some() {
-        put_missing(attributes, found);
-    }
+    attributes.entry(MISSING_VALUE).or_insert(value);
 }
 
 /// Whether a number is finite in a type of floating-point numbers, if it is. In a narrower type it would be taken for an infinity.

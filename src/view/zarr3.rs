@@ -216,6 +216,9 @@ fn fill_value(array: &Array) -> Result<Value> {
             Value::Number(number) if kept_by(array, "vlen-utf8") => json!(number_as_text(number)),
             Value::Bool(truth) if kept_by(array, "vlen-utf8") => json!(if *truth { "True" } else { "False" }),
             _ if kept_by(array, n5::VARLENGTH) => json!(0),
+            Value::Array(_) | Value::Object(_) => {
+                return Err(Error::unsupported(format!("no Zarr v3 spelling of the fill value {}", array.fill.zarr2)));
+            }
             _ => json!(""),
         });
     }
