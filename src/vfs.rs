@@ -101,8 +101,8 @@ struct Chunks {
     looked_up: AtomicU64,
     presence: presence::Presence,
     streams: Mutex<ahead::Streams>,
-    /// The kernel has asked for what it had been given: it lacks memory, or somebody reads past its pages.
-    asked_again: AtomicBool,
+    /// The kernel has lost what it had been given: it lacks memory, or somebody reads past its pages.
+    lost: AtomicBool,
     counters: ArrayCounters,
     /// What the array was understood as, once that is asked for: see [`Vfs::chunk_state`].
     understood: OnceLock<u64>,
@@ -311,7 +311,9 @@ impl Vfs {
 
     /// The kernel gives back `count` lookups of `inode`.
     pub fn forget(&self, inode: u64, count: u64) {
-        self.pins.forget(inode);
+        if self.pins.forget(inode) && !self.cache.has(inode.into()) {
+            self.note_lost(inode);
+        }
         if inode::unpack(inode).is_none() {
             self.table.forget(inode, count);
         }
@@ -332,7 +334,7 @@ fn dir(directory: Directory, parent: u64, above: bool, tree: &Tree, arrays: &RwL
             looked_up: AtomicU64::new(0),
             presence: presence::Presence::default(),
             streams: Mutex::default(),
-            asked_again: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             counters: ArrayCounters::default(),
             understood: OnceLock::new(),
         });

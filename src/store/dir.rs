@@ -3,8 +3,7 @@
 //! Only regular files are ever opened for reading: a FIFO or device is refused by its type before. Links are followed inside the
 //! root (see `dir/resolve.rs`); a link whose target is missing is an error and not an absence, since what it stands for was
 //! not fetched or not mounted (git-annex, detached disks), and an absent chunk would read as fill values. No descriptor is kept
-//! but the root's. A file is compared with itself before and after reading, so that bytes and version belong together; one that
-//! was written to just now is left to settle first.
+//! but the root's. A file is compared with itself before and after reading, so that bytes and version belong together.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 mod apart;
@@ -33,11 +32,6 @@ const LOOKING: usize = 8;
 
 /// Fewest files that are worth a thread.
 const LEAST_LOOKS: usize = 256;
-
-/// How long a file is left alone after it was written to. The system sets its times when a write begins, and the bytes follow: who
-/// reads meanwhile sees old and new ones between the same times. Where clocks of file systems are coarse, a second write may also leave
-/// the times as they are, and after so long none does. A write of a hundred megabytes takes no longer, if the disk keeps up.
-const SETTLING: Duration = Duration::from_millis(100);
 
 /// In a second.
 const NANOSECONDS: u128 = 1_000_000_000;
@@ -85,9 +79,6 @@ impl DirStore {
         let changed = || Error::new(Kind::Changed, "the file is another version than the one that was opened");
         if pin.is_some_and(|pin| *pin != before.version) {
             return Err(changed());
-        }
-        if let Some(rest) = settling(before.modified, SystemTime::now()) {
-            std::thread::sleep(rest);
         }
         let (start, end) = range.within(before.size);
         let length = end.saturating_sub(start);
@@ -260,11 +251,6 @@ fn system_time(nanoseconds: i128) -> SystemTime {
     time.unwrap_or(epoch)
 }
 
-// How long a file that was last written to at `modified` still needs. A time in the future was set by somebody, and tells nothing.
-fn settling(modified: SystemTime, now: SystemTime) -> Option<Duration> {
-    SETTLING.checked_sub(now.duration_since(modified).ok()?).filter(|rest| !rest.is_zero())
-}
-
 // Exactly `length` bytes from `start`. A buffer that is long already is written over, and a new one is never zeroed first.
 fn read_exact(file: &OwnedFd, start: u64, length: usize, into: &mut Vec<u8>) -> Result<()> {
     let ended = || Error::new(Kind::Changed, "the file was cut while it was read");
@@ -327,16 +313,6 @@ mod tests {
             system_time(nanoseconds(-99_999_999_999, 5)),
             SystemTime::UNIX_EPOCH - Duration::new(99_999_999_998, 999_999_995)
         );
-    }
-
-    #[test]
-    fn only_what_was_written_just_now_is_left_to_settle() {
-        let now = SystemTime::now();
-        assert_eq!(settling(now, now), Some(SETTLING));
-        assert_eq!(settling(now - SETTLING / 4, now), Some(SETTLING * 3 / 4));
-        for other in [now - SETTLING, now + Duration::from_nanos(1), SystemTime::UNIX_EPOCH] {
-            assert_eq!(settling(other, now), None);
-        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Open files: a version pinned at open, and reads from the block cache.
 
 use super::pins;
-use super::{Chunks, File, Place, Thing, Vfs, digest};
+use super::{Chunks, File, Place, Thing, Vfs, digest, inode};
 use crate::cache::{Block, BlockId, Hold};
 use crate::chunk;
 use crate::error::{Error, Kind, Result};
@@ -280,7 +280,14 @@ impl Vfs {
     /// that is near, a call or two; of one that is far, a request. With `--refresh` the versions of a chunk have no common number to
     /// tell by what the kernel has.
     pub(super) fn relies_on_kernel(&self, chunks: &Chunks) -> bool {
-        !chunks.asked_again.load(Ordering::Relaxed) && !self.is_distant() && self.options.refresh.is_none()
+        !chunks.lost.load(Ordering::Relaxed) && !self.is_distant() && self.options.refresh.is_none()
+    }
+
+    /// Takes note that the kernel has forgotten a chunk that it had been given, and which is nowhere now.
+    pub(super) fn note_lost(&self, inode: u64) {
+        if let Some(chunks) = inode::unpack(inode).and_then(|(slot, _)| self.arrays.read().get(slot).cloned()) {
+            chunks.lost.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Takes back an open whose answer has not reached the kernel.
@@ -307,7 +314,7 @@ impl Vfs {
             Open::Bytes(bytes) => Ok(reply(part(&bytes, offset, length))),
             Open::Chunk(inode, place, pin) => {
                 if self.pins.is_handed(inode) {
-                    place.chunks.asked_again.store(true, Ordering::Relaxed);
+                    place.chunks.lost.store(true, Ordering::Relaxed);
                 }
                 let id = self.block_id(inode, &place, pin.as_ref());
                 let block = self.block(inode, &place, pin)?;

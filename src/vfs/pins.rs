@@ -141,14 +141,17 @@ impl Pins {
     }
 
     /// The kernel has no page of `inode` left, so nothing remains for new bytes to mix with. While it is open, this is either late
-    /// news, and the kernel has met the inode again since, or early, and the last release is still on its way.
-    pub fn forget(&self, inode: u64) {
+    /// news, and the kernel has met the inode again since, or early, and the last release is still on its way. Whether the kernel had been
+    /// given all of the content.
+    pub fn forget(&self, inode: u64) -> bool {
         let mut pins = self.held.lock();
-        let Some(held) = pins.get_mut(&inode) else { return };
+        let Some(held) = pins.get_mut(&inode) else { return false };
         held.forgotten = true;
+        let handed = held.handed;
         if held.is_over() {
             pins.remove(&inode);
         }
+        handed
     }
 }
 
@@ -266,8 +269,8 @@ mod tests {
         assert!(open(&pins, "new").settled && pins.alone(1).is_none() && pins.is_handed(1));
         pins.release(1);
         assert!(pins.is_handed(1));
-        pins.forget(1);
-        assert!(!pins.is_handed(1));
+        assert!(pins.forget(1));
+        assert!(!pins.is_handed(1) && !pins.forget(1));
     }
 
     #[test]

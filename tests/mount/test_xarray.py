@@ -1,6 +1,7 @@
 """`_FillValue`, which xarray spells otherwise in either version of Zarr. xarray writes, and decodes what is shown."""
 
 import json
+import shutil
 import warnings
 
 import netCDF4
@@ -83,8 +84,12 @@ def test_what_zarr_3_masks_is_masked_in_zarr_2(room, mount):
         if name == "u1_0":
             wanted = (plain[name] == 1) | (plain[name] == 3)
         np.testing.assert_array_equal(got[name].isnull(), wanted, err_msg=name)
-    with netCDF4.Dataset(f"file://{view}#mode=zarr,file") as read:
-        assert set(read.variables) >= {name for name in CASES if not name.startswith("f2")}
+    # It has no type for half precision.
+    for name in CASES:
+        if not name.startswith("f2"):
+            shutil.copytree(room / "a.zarr" / name, room / "b" / name)
+    shutil.copy(room / "a.zarr" / "zarr.json", room / "b")
+    with netCDF4.Dataset(f"file://{mount(room / 'b', '--zarr', '2').where}#mode=zarr,file") as read:
         assert read["i2_0"].missing_value == -32768 and read["u1_0"].missing_value == 3
 
 

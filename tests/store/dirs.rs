@@ -7,7 +7,7 @@ use chunkmount::store::{Key, ObjectKind, Range, Store};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 fn open(path: &Path) -> DirStore {
     DirStore::open(path, DirOptions::default()).unwrap()
@@ -215,11 +215,8 @@ fn a_file_that_is_cut_and_lengthened_is_whole_or_an_error() {
                     break;
                 }
                 file.set_len(length).unwrap();
-                // As if long ago, so that it is read at once.
-                file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
                 std::thread::yield_now();
                 file.write_all_at(&content[usize::try_from(length).unwrap()..], length).unwrap();
-                file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
                 std::thread::yield_now();
             }
         });
@@ -247,34 +244,4 @@ fn a_file_that_is_cut_and_lengthened_is_whole_or_an_error() {
         }
     });
     assert!(whole > 0 && failed > 0, "{whole} were whole, {failed} failed");
-}
-
-/// The times of a file are those of the beginning of a write, so they tell nothing of what comes while it is read.
-#[test]
-fn a_file_that_is_written_over_in_one_call_is_never_a_mix() {
-    let temp = tempfile::tempdir().unwrap();
-    let path = temp.path().join("f");
-    let length = 16 << 20;
-    std::fs::write(&path, vec![0; length]).unwrap();
-    let store = open(temp.path());
-    let ends = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _end = Ends(&ends);
-            let file = std::fs::File::options().write(true).open(&path).unwrap();
-            for value in 1..=60 {
-                file.write_all_at(&vec![value; length], 0).unwrap();
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let mut bytes = Vec::new();
-        while !ends.load(Ordering::Relaxed) {
-            match store.get(&key("f"), Range::All, None, u64::MAX, &mut bytes) {
-                Ok(_) => assert!(bytes.iter().all(|b| *b == bytes[0]), "a mix of {} and {}", bytes[0], bytes[length - 1]),
-                Err(e) => assert_eq!(e.kind(), Kind::Changed, "{e}"),
-            }
-        }
-    });
-    // It has been left alone long enough by now, or soon.
-    assert!(read(&store, "f", Range::All).unwrap().iter().all(|b| *b == 60));
 }
