@@ -211,7 +211,9 @@ impl Indexes {
         if let Some(index) = self.known(store, &id, outer)? {
             return Ok(index);
         }
-        let index = read(outer)?;
+        // The answer may be long on its way, and is as old as the question.
+        let looked = Instant::now();
+        let index = Index { looked, ..read(outer)? };
         let mut state = self.state.lock();
         state.remove(&id);
         state.bytes += index.weight();
@@ -229,9 +231,10 @@ impl Indexes {
         let fresh = match (outer, self.refresh) {
             (Some(outer), _) => outer.version == index.meta.version,
             (None, Some(age)) if index.looked.elapsed() >= age => {
+                let looked = Instant::now();
                 let fresh = store.head_object(&id.0)?.version == index.meta.version;
                 if fresh && let Some(index) = self.state.lock().indexes.get_mut(id) {
-                    index.looked = Instant::now();
+                    index.looked = index.looked.max(looked);
                 }
                 fresh
             }

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::array::{Keys, Style};
+use crate::store::faulty::{Call, Effect, Faulty};
 use crate::store::mem::MemStore;
 
 fn level(parts: &[u64], chunks: &[u64], axes: &[usize]) -> Shard {
@@ -202,5 +203,32 @@ fn a_cube_must_be_that_of_its_array() {
         Vec::new(),
     ] {
         assert_eq!(locate(&bad, &[0, 0, 0]).unwrap_err().kind(), Kind::Corrupt);
+    }
+}
+
+/// What the store answered is as old as the question, however long it took.
+#[test]
+fn an_index_that_was_long_on_its_way_is_looked_at_again_as_soon() {
+    const AGE: Duration = Duration::from_millis(50);
+    let array = array(&[2, 2], &[1, 1], Placement::Shards(vec![level(&[2, 2], &[1, 1], &[0, 1])]));
+    let key = Key::root().join("0/0").unwrap();
+    let shard = |part: (u64, u64)| [b"abcdefgh".to_vec(), index_of(&[part; 4])].concat();
+    for call in [Call::Get, Call::Head] {
+        let memory = Arc::new(MemStore::default());
+        let store = Faulty::new(memory.clone());
+        let indexes = Indexes::new(1 << 20, Some(AGE));
+        let range = || indexes.locate(&store, &Key::root(), &array, &[0, 0]).map(|part| part.range);
+        memory.put(key.clone(), shard((0, 3)));
+        if call == Call::Head {
+            range().unwrap();
+            std::thread::sleep(AGE);
+        }
+        store.always(call, key.clone(), Effect::Delay(AGE));
+        assert_eq!(range().unwrap(), Range::Part { offset: 0, length: 3 });
+        memory.put(key.clone(), shard((3, 5)));
+        assert_eq!(range().unwrap(), Range::Part { offset: 3, length: 5 }, "{call:?}");
+        memory.delete(&key);
+        std::thread::sleep(AGE);
+        assert_eq!(range().unwrap_err().kind(), Kind::NotFound);
     }
 }
