@@ -47,7 +47,11 @@ impl Vfs {
         match self.part(place) {
             Ok(part) if part.meta.kind == ObjectKind::File => Ok(Some(part.meta)),
             Ok(part) => Err(Error::corrupt("a directory where a chunk should be").about(&part.key)),
-            Err(e) if e.kind() == Kind::NotFound && self.options.fill_missing => Ok(None),
+            Err(e) if e.kind() == Kind::NotFound => {
+                // An array that is gone itself (deleted, not mounted any more) has no fill values either.
+                self.check_decoded(&place.chunks)?;
+                if self.options.fill_missing { Ok(None) } else { Err(e) }
+            }
             Err(e) => self.damaged(place, &e).map_or(Err(e), |meta| Ok(Some(meta))),
         }
     }

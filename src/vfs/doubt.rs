@@ -119,8 +119,9 @@ impl Vfs {
         Ok(())
     }
 
-    /// That an array is still decoded as its chunks are, if its documents have been written to since. Asked after a chunk was decoded, so
-    /// that bytes of another array are never taken for this one's; over a network that would be a request for each chunk.
+    /// That an array is still decoded as its chunks are, if its documents have been written to since. Asked after a chunk was decoded, or
+    /// was not found, so that bytes of another array are never taken for this one's, nor an array that is gone for one without chunks;
+    /// over a network that would be a request for each chunk.
     ///
     /// # Errors
     /// As [`Vfs::check_told`].

@@ -198,6 +198,38 @@ def test_no_chunk_is_decoded_by_documents_of_before(kept, options, room, mount):
         assert error.errno == errno.ESTALE and kept != "shape"
 
 
+@pytest.mark.parametrize("gone", ["deleted", "emptied", "another"])
+@pytest.mark.parametrize("options", [[], ["--refresh", "1000"], ["--fill-missing"]])
+def test_no_chunk_is_absent_because_its_array_is_gone(gone, options, room, mount):
+    """A reader would take fill values for what nobody has written. A chunk of the array that is there is absent as ever."""
+    source = room / "source"
+    small(source / "a", chunks=[4, 3])
+    (source / "a" / "1.1").unlink()
+    # With `--refresh` the path leads to what is there now: who holds the directory is told.
+    directory = os.open(mount(source, *options) / "a", os.O_RDONLY | os.O_DIRECTORY)
+
+    def read(name):
+        with open(name, "rb", opener=lambda name, flags: os.open(name, flags, dir_fd=directory)) as file:
+            return file.read()
+
+    try:
+        read("0.0")
+        if "--fill-missing" not in options:
+            with pytest.raises(FileNotFoundError):
+                read("1.1")
+        (source / "a").rename(room / "away")
+        if gone != "deleted":
+            (source / "a").mkdir()
+        if gone == "another":
+            small(source / "a", chunks=[4, 3], dtype="<u4")
+            (source / "a" / "1.0").unlink()
+        with pytest.raises(OSError) as error:
+            read("1.0")
+        assert error.value.errno == errno.ESTALE
+    finally:
+        os.close(directory)
+
+
 def test_refresh_shows_new_chunks_and_hides_removed_ones(pair, mount):
     (pair[0] / "a" / "3.0.0").unlink()
     view = mount(pair[0], "--refresh", "1")
