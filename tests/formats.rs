@@ -182,6 +182,63 @@ fn a_shuffle_that_stays_tells_version_2_its_size() {
     }
 }
 
+/// By the specification, axis `i` of what a transposition makes is axis `order[i]` of what it is given.
+#[test]
+fn transpositions_follow_each_other() {
+    let turn = json!({"name": "transpose", "configuration": {"order": [1, 2, 0]}});
+    let found = |codecs: Value| {
+        let grid = json!({"name": "regular", "configuration": {"chunk_shape": [4, 3, 2]}});
+        zarr3(&[("shape", json!([8, 9, 4])), ("chunk_grid", grid), ("codecs", codecs)])
+    };
+    // numpy.zeros((4, 3, 2)).transpose(1, 2, 0) has the shape (3, 2, 4), and transposed so once more (2, 4, 3).
+    assert_eq!(found(json!([turn, "bytes"])).unwrap().stored.axes, [1, 2, 0]);
+    assert_eq!(found(json!([turn, turn, "bytes"])).unwrap().stored.axes, [2, 0, 1]);
+    assert!(found(json!([turn, turn, turn, "bytes"])).unwrap().stored.axes.is_empty());
+    // A shard within has its chunks along the axes that it sees, and so have transpositions within it.
+    let shard = |codecs: Value| json!([turn, {"name": "sharding_indexed", "configuration": {"chunk_shape": [3, 1, 2], "codecs": codecs}}]);
+    let array = found(shard(json!([turn, "bytes"]))).unwrap();
+    assert_eq!((array.chunks, array.stored.axes), (vec![2, 3, 1], vec![2, 0, 1]));
+    let kept = found(shard(json!(["bytes", {"name": "secret"}]))).unwrap().kept;
+    assert_eq!(kept.zarr3.unwrap(), [turn.clone(), json!("bytes"), json!({"name": "secret"})]);
+    // Chunks that do not fill the shard: "each dimension of chunk_shape must evenly divide" that of the shard.
+    for uneven in [[2, 1, 2], [3, 4, 2], [3, 1, 8]] {
+        let shard = json!([turn, {"name": "sharding_indexed", "configuration": {"chunk_shape": uneven, "codecs": ["bytes"]}}]);
+        assert!(found(shard).unwrap_err().to_string().contains("does not divide"), "{uneven:?}");
+    }
+}
+
+/// What is stored big-endian is told as such, or not at all.
+#[test]
+fn byte_order_of_what_stays_is_not_lost() {
+    let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
+    let kept = |dtype: &str, codecs: Value| zarr3(&[("data_type", json!(dtype)), ("codecs", codecs)]).unwrap();
+    // Version 2 has no filter that says so. Elements of one byte have no order.
+    for (dtype, has_words) in [("uint16", false), ("float64", false), ("uint8", true)] {
+        let node = Node::Array(Box::new(kept(dtype, json!([big, {"name": "numcodecs.secret"}]))));
+        let (_, document) = view::zarr2::documents(&node, Survey::ALL).into_iter().find(|(name, _)| *name == ".zarray").unwrap();
+        assert_eq!(document.is_ok(), has_words, "{dtype}");
+        let shown = view::zarr3::document(&node).unwrap().unwrap();
+        assert_eq!(parsed(&String::from_utf8(shown).unwrap())["codecs"], json!([big, {"name": "numcodecs.secret"}]), "{dtype}");
+    }
+    // The numbers of fields: zarr-python takes them for little-endian, tensorstore for big-endian.
+    let fields = json!({"name": "structured", "configuration": {"fields": [["a", "uint16"]]}});
+    let array = zarr3(&[("data_type", fields), ("codecs", json!([big])), ("fill_value", json!("AAA="))]).unwrap();
+    assert_eq!((array.kept.zarr3.unwrap(), array.stored.swaps), (vec![big], vec![]));
+}
+
+/// Of filters that are not known the outermost decides: what lies below it cannot be undone either.
+#[test]
+fn what_lies_below_an_unknown_filter_stays() {
+    let (one, known, other) = (json!({"id": "secret"}), json!({"id": "zlib", "level": 1}), json!({"id": "riddle"}));
+    let filters = |list: Value| zarr2(&[("filters", list)]).unwrap();
+    for list in [json!([one, known, other]), json!([known, other]), json!([one, other])] {
+        let array = filters(list.clone());
+        assert_eq!((json!(array.kept.filters), array.stored.chain.is_empty()), (list.clone(), true), "{list}");
+    }
+    let array = filters(json!([one, known]));
+    assert_eq!((json!(array.kept.filters), array.stored.chain.names()), (json!([one]), vec!["zlib".to_owned()]));
+}
+
 #[test]
 fn data_types_of_zarr_version_3() {
     for row in rows("zarr3 dtype") {

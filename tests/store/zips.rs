@@ -105,6 +105,10 @@ fn lies_of_one_entry_stay_with_it() {
         ("zstd.zip", 24, &3001_u32.to_le_bytes(), Kind::Corrupt),
         ("xz.zip", 24, &2999_u32.to_le_bytes(), Kind::Corrupt),
         ("python-stored.zip", 8, &[1, 0], Kind::Unsupported),
+        // APPNOTE 4.4.4: bit 5 is a patch, bit 6 strong encryption, bit 13 a masked directory.
+        ("python-stored.zip", 8, &[0x20, 0], Kind::Unsupported),
+        ("python-stored.zip", 8, &[0x40, 0], Kind::Unsupported),
+        ("python-deflated.zip", 8, &[0, 0x20], Kind::Unsupported),
         ("python-stored.zip", 10, &[97, 0], Kind::Unsupported),
         ("python-stored.zip", 10, &[8, 0], Kind::Corrupt),
     ] {
@@ -116,6 +120,67 @@ fn lies_of_one_entry_stay_with_it() {
     }
     let e = read(&patched("python-stored.zip", "a/1", 10, &[97, 0]), "a/1", Range::All).unwrap_err();
     assert!(e.reason().contains("97"), "{e}");
+}
+
+/// What lies beside the content of an entry, such as the next header, is never a part of it: no checksum is of a part.
+#[test]
+fn lies_of_one_entry_give_no_part_either() {
+    let parts = [Range::Part { offset: 2990, length: 10 }, Range::Part { offset: 0, length: 10 }];
+    for (archive, size) in
+        [("python-stored.zip", 3001), ("python-stored.zip", 2999), ("python-deflated.zip", 2999), ("zstd.zip", 2999)]
+    {
+        let store = patched(archive, "a/1", 24, &u32::to_le_bytes(size));
+        let to_the_end = read(&store, "a/1", Range::Suffix(10)).unwrap_err();
+        assert_eq!(to_the_end.kind(), Kind::Corrupt, "{archive} {size}");
+        if archive == "python-stored.zip" {
+            parts.iter().for_each(|part| assert_eq!(kind_of(read(&store, "a/1", *part)), Some(Kind::Corrupt), "{size} {part:?}"));
+        }
+    }
+    // What is right, to the end and so with its checksum.
+    let content = &tree()["a/1"];
+    for archive in ["python-stored.zip", "python-deflated.zip", "python-bzip2.zip", "python-lzma.zip", "zstd.zip", "xz.zip"] {
+        let store = open(&fixture(archive)).unwrap();
+        for length in [1, 10, content.len() - 1] {
+            let found = read(&store, "a/1", Range::Suffix(length as u64)).unwrap();
+            assert_eq!(found, content[content.len() - length..], "{archive} {length}");
+        }
+    }
+    // The last entry, whose content would reach into the directory.
+    let good = written(&[("entry", b"0123456789")]);
+    let mut long = good.clone();
+    let at = record(&good, "entry");
+    for field in [20, 24] {
+        long[at + field..at + field + 4].copy_from_slice(&14_u32.to_le_bytes());
+    }
+    assert_eq!(read(&open(&good).unwrap(), "entry", Range::Part { offset: 8, length: 2 }).unwrap(), b"89");
+    assert_eq!(kind_of(read(&open(&long).unwrap(), "entry", Range::Part { offset: 8, length: 4 })), Some(Kind::Corrupt));
+}
+
+fn kind_of(read: Result<Vec<u8>>) -> Option<Kind> {
+    read.err().map(|e| e.kind())
+}
+
+/// The header before the content may say otherwise than the directory: its flags, and its method.
+#[test]
+fn headers_that_contradict_the_directory_are_not_read_past() {
+    let good = fixture("python-stored.zip");
+    let record = record(&good, "a/1");
+    let header = u32::from_le_bytes(good[record + 42..record + 46].try_into().unwrap()) as usize;
+    for (at, bytes, expected) in [
+        (6, [1, 0], Kind::Unsupported),
+        (6, [0x40, 0], Kind::Unsupported),
+        (6, [0, 0x20], Kind::Unsupported),
+        (8, [8, 0], Kind::Corrupt),
+        (8, [12, 0], Kind::Corrupt),
+    ] {
+        let mut bad = good.clone();
+        bad[header + at..header + at + 2].copy_from_slice(&bytes);
+        let store = open(&bad).unwrap();
+        for range in [Range::All, Range::Part { offset: 1, length: 10 }, Range::Suffix(10)] {
+            assert_eq!(kind_of(read(&store, "a/1", range)), Some(expected), "{at} {bytes:?} {range:?}");
+        }
+        rest_is_right(&store, "a/1");
+    }
 }
 
 #[test]
