@@ -173,12 +173,16 @@ def test_an_array_that_is_encoded_otherwise_is_another(kept, place, held, room, 
 
 @pytest.mark.parametrize("kept", [*KEPT, "shape"])
 @pytest.mark.parametrize("options", [[], ["--refresh", "1000"]])
-def test_no_chunk_is_decoded_by_documents_of_before(kept, options, room, mount):
-    """Nor before it is time to look again, or where that is never done. An array that has only grown is read on."""
+@pytest.mark.parametrize("attributes", [False, True])
+def test_no_chunk_is_decoded_by_documents_of_before(kept, options, attributes, room, mount):
+    """Nor before it is time to look again, or where that is never done, and though other documents stay as they were. An array that
+    has only grown is read on."""
     import tensorstore
 
     source, new = room / "source", room / "new"
     old = small(source / "a")
+    if attributes:
+        (source / "a" / ".zattrs").write_text('{"unit": "m"}')
     small(new / "a", **KEPT.get(kept, {}))
     if kept == "shape":
         grown = (new / "a" / ".zarray").read_text().replace('"shape":[8,6]', '"shape":[16,6]')

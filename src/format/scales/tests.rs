@@ -186,6 +186,8 @@ fn what_is_incomplete_or_contradicts_itself_is_no_pyramid() {
         (with(pixels(4.0), "units", json!(["um", "um"])), vec![json!({})]),
         (json!({"resolution": [1, 1, 1]}), vec![json!({})]),
         (json!({"resolution": [1, 1], "offset": [1]}), vec![json!({})]),
+        // Further transforms that are not the same.
+        (json!({"scales": [[1, 1], [2, 2]]}), [1, 2].map(|n| json!({"affineTransform": [[n, 0, 0], [0, 1, 0]]})).to_vec()),
     ];
     for (group, levels) in cases {
         assert!(read(std::slice::from_ref(group), levels, 2, false).is_err(), "{group}");
