@@ -133,7 +133,7 @@ pub fn notice(documents: &Documents) -> Option<String> {
 fn names_none(document: &[u8]) -> bool {
     const NAME: &[u8] = b"\"codecs\"";
     document.windows(NAME.len()).enumerate().filter(|(_, part)| *part == NAME).any(|(at, _)| {
-        let rest = document.get(at + NAME.len()..).unwrap_or_default();
+        let rest = document.get(at.saturating_add(NAME.len())..).unwrap_or_default();
         rest.iter().filter(|b| !b.is_ascii_whitespace()).take(3).eq(b":[]")
     })
 }
