@@ -128,7 +128,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// Whether both make the same of the bytes of a chunk.
+    /// Whether both make the same of the bytes of a chunk: compared by their words, since a fill value may be NaN.
     pub fn decodes_as(&self, other: &Self) -> bool {
         let text = |array: &Self| {
             let Self { format, chunks, dtype, fill, order, kept, stored, .. } = array;

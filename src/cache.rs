@@ -431,6 +431,13 @@ impl Cache {
         drop(state);
     }
 
+    /// The kernel has let go of a block that it was given: what is here is kept as others are. Whether it is here.
+    pub fn forgotten(&self, id: BlockId) -> bool {
+        let mut state = self.state.lock();
+        state.handed.remove(&id);
+        state.blocks.contains(&id)
+    }
+
     fn insert(&self, state: &mut State, id: BlockId, block: Arc<Block>) {
         state.put(id, block);
         self.make_room(state, Some(id), 0);

@@ -311,7 +311,7 @@ impl Vfs {
 
     /// The kernel gives back `count` lookups of `inode`.
     pub fn forget(&self, inode: u64, count: u64) {
-        if self.pins.forget(inode) && !self.cache.has(inode.into()) {
+        if self.pins.forget(inode) && !self.cache.forgotten(inode.into()) {
             self.note_lost(inode);
         }
         if inode::unpack(inode).is_none() {

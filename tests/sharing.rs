@@ -124,3 +124,54 @@ fn a_part_of_another_version_is_never_read() {
         assert_eq!(read(&old, &new.meta.version), Err(Kind::Changed));
     }
 }
+
+/// What the kernel was given is not kept for ever where a store is near; what it lets go of is made again once at most.
+#[test]
+fn what_the_kernel_forgets_is_in_the_cache_the_next_time() {
+    const MANY: u64 = 300;
+    const LENGTH: usize = 1 << 20;
+    let memory = MemStore::new();
+    let document = format!(
+        r#"{{"zarr_format": 2, "shape": [{}], "chunks": [{LENGTH}], "dtype": "|u1", "fill_value": 0, "order": "C", "filters": null,
+            "compressor": {{"id": "gzip", "level": 1}}}}"#,
+        MANY * LENGTH as u64
+    );
+    memory.put(key(".zarray"), document.as_bytes());
+    let encoded = gzip(&[7; LENGTH]);
+    (0..MANY).for_each(|n| memory.put(key(&n.to_string()), encoded.clone()));
+    let memory: Arc<dyn Store> = Arc::new(memory);
+    let vfs = || {
+        let options =
+            vfs::Options { fill_missing: false, refresh: None, retry: vfs::RETRY, cache_size: 1 << 30, name: "test".into() };
+        Vfs::new(Tree::new(memory.clone(), tree::Options::default()), options).unwrap()
+    };
+    let statistics = |vfs: &Vfs| serde_json::from_slice::<Value>(&vfs.statistics()).unwrap();
+    let pass = |vfs: &Vfs, forget: bool| {
+        let inodes = (0..MANY).map(|n| {
+            let inode = vfs.lookup(ROOT, n.to_string().as_bytes()).unwrap().inode;
+            let opened = vfs.open(inode).unwrap();
+            opened.whole.iter().for_each(|whole| assert!(vfs.hand_over(inode, whole, |_| Ok(())).unwrap()));
+            vfs.release(opened.handle);
+            if forget {
+                vfs.forget(inode, 1);
+            }
+            inode
+        });
+        let inodes: Vec<u64> = inodes.collect();
+        let made = statistics(vfs)["cache"]["misses"].as_u64().unwrap();
+        (inodes, made)
+    };
+    let kept = vfs();
+    let (inodes, made) = pass(&kept, false);
+    let held = statistics(&kept)["cache"]["bytes"].as_u64().unwrap();
+    assert!(made == MANY && held <= 256 << 20, "{made} made, {held} bytes");
+    // Nothing is made again for who has it.
+    assert_eq!(pass(&kept, false).1, MANY);
+    inodes.iter().for_each(|inode| kept.forget(*inode, 1));
+    let (_, again) = pass(&kept, true);
+    assert!(again > MANY && again <= 2 * MANY);
+    assert_eq!((pass(&kept, true).1, pass(&kept, true).1), (again, again));
+    // One after the other.
+    let soon = vfs();
+    assert_eq!([(); 3].map(|()| pass(&soon, true).1), [MANY; 3]);
+}

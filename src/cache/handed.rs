@@ -27,7 +27,7 @@ impl Handed {
         self.bytes -= self.blocks.put(id, weight).unwrap_or_default();
     }
 
-    /// A block is gone, or was asked for, so that the kernel has lost it.
+    /// A block is gone from here, or from the kernel.
     pub fn remove(&mut self, id: &BlockId) {
         self.bytes -= self.blocks.pop(id).unwrap_or_default();
     }

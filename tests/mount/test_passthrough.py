@@ -176,24 +176,6 @@ def test_what_the_kernel_has_need_not_be_kept_twice(room, mount):
     assert stats["errors"] == 0 and stats["cache"]["bytes"] <= stats["cache"]["capacity"]
 
 
-def test_what_the_kernel_forgets_is_kept(room, mount):
-    """Who lets go of inodes loses the pages: what was decoded again for that is in the cache the next time."""
-    if os.geteuid() != 0:
-        pytest.skip("only root has the kernel forget inodes")
-    many, length = 1600, 250_000
-    array = zarr.create_array(room / "source" / "a", shape=(many * length,), chunks=(length,), dtype="u1", compressors=Zlib(level=1), zarr_format=2)
-    for start in range(0, many, 100):
-        array[start * length : (start + 100) * length] = 7
-    view = mount(room / "source", "--cache-size", "1G")
-    counts = []
-    for _ in range(4):
-        for number in range(many):
-            assert (view / "a" / str(number)).read_bytes().count(7) == length
-        counts.append(view.stats()["arrays"]["a"]["misses"])
-        Path("/proc/sys/vm/drop_caches").write_text("2")
-    assert counts[0] == many and counts[2] == counts[3] <= 2 * many, counts
-
-
 def test_every_way_of_reading(source, view):
     values = source[1]
     path = view / "large/2.0"
