@@ -161,6 +161,8 @@ fn codes_that_are_none_are_none() {
     check(Bits::codes(&[a, (98, 1)], &[1]).code("0").code("1"), 2, None);
     check(Bits::codes(&all, &[1, 1, 1]).code("0").code("10"), 1, None);
     check(Bits::codes(&all, &[2, 2, 2]).code("0").code("10"), 1, None);
+    // A single distance whose code is longer than a bit.
+    check(Bits::codes(&all, &[2]).code("0").code("10"), 1, None);
     // More distances than there are.
     check(Bits::codes(&all, &[5; 31]).code("0").code("10"), 1, None);
     // The longest codes, of symbols and distances: 15 bits.
