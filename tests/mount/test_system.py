@@ -191,7 +191,7 @@ def test_the_manual_page_and_the_completions(room):
         assert done.returncode == 0 and not done.stderr, done.stderr
     if shutil.which("man"):
         shown = run("man", "-l", room / "chunkmount.1", env={**os.environ, "MANPAGER": "cat", "MANWIDTH": "100"}).stdout
-        for word in ("--fill-missing", "--prometheus", "Exit status", "mount(8)", "chunkmount -u MOUNTPOINT"):
+        for word in ("--fill-missing", "--prometheus", "EXIT STATUS", "mount(8)", "chunkmount -u MOUNTPOINT"):
             assert word in shown, word
     completions = {shell: run(binary(), "generate", shell).stdout for shell in ("bash", "zsh", "fish")}
     for shell, check in (("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])):
