@@ -127,17 +127,6 @@ pub struct Array {
     pub stored: Stored,
 }
 
-impl Array {
-    /// Whether both make the same of the bytes of a chunk: compared by their words, since a fill value may be NaN.
-    pub fn decodes_as(&self, other: &Self) -> bool {
-        let text = |array: &Self| {
-            let Self { format, chunks, dtype, fill, order, kept, stored, .. } = array;
-            format!("{:?}", (format, chunks, dtype, fill, order, kept, stored))
-        };
-        text(self) == text(other)
-    }
-}
-
 /// Order of the elements in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {

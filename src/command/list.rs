@@ -14,8 +14,8 @@ const UNKNOWN: &str = "??????????            ?                    ? ";
 /// Runs `ls`.
 ///
 /// # Errors
-/// Those of the source, of PATH, and of a store that does not answer. What else cannot be looked at below it is named on the standard error, all else is listed, and the error is
-/// of the gravest kind.
+/// Those of the source, of PATH, and of a store far away that does not answer. What else cannot be looked at below it is named on the
+/// standard error, all else is listed, and the error is of the gravest kind.
 pub fn run(ls: &Ls) -> Result<()> {
     let opened = open(&ls.at)?;
     let place = find_one(&opened, ls.path.as_ref())?;

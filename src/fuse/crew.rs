@@ -6,7 +6,7 @@
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a thread without work waits for some.
 const IDLE: Duration = Duration::from_secs(10);
@@ -18,6 +18,8 @@ struct State {
     jobs: VecDeque<Job>,
     idle: usize,
     threads: usize,
+    /// When there was last a job for which nobody was idle.
+    needed: Option<Instant>,
 }
 
 /// See the module.
@@ -38,6 +40,9 @@ impl Crew {
         let (state, wake) = &*self.shared;
         let mut state = state.lock();
         state.jobs.push_back(Box::new(job));
+        if state.jobs.len() > state.idle {
+            state.needed = Some(Instant::now());
+        }
         if state.jobs.len() > state.idle && state.threads < self.most {
             let crew = self.clone();
             let started = std::thread::Builder::new().name("request".into()).spawn(move || crew.work());
@@ -69,6 +74,11 @@ impl Crew {
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 });
                 continue;
+            }
+            // Who idles is woken in turn: a job now and then would keep all of them.
+            if state.idle > 0 && state.needed.is_none_or(|needed| needed.elapsed() >= IDLE) {
+                state.threads -= 1;
+                return;
             }
             state.idle += 1;
             let late = wake.wait_for(&mut state, IDLE).timed_out();
@@ -102,6 +112,35 @@ mod tests {
         for _ in 0..64 {
             count.recv_timeout(Duration::from_secs(20)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_job_now_and_then_keeps_one_thread() {
+        let crew = Crew::new(8);
+        let all = Arc::new(Barrier::new(8));
+        (0..8).for_each(|_| {
+            let all = all.clone();
+            crew.run(move || drop(all.wait()));
+        });
+        let state = || crew.shared.0.lock();
+        while state().idle < 8 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // As if some time ago, though less than it takes who is never woken.
+        state().needed = None;
+        let (done, count) = mpsc::channel();
+        for _ in 0..7 {
+            let (before, done) = (state().threads, done.clone());
+            crew.run(move || done.send(()).unwrap());
+            count.recv_timeout(Duration::from_secs(20)).unwrap();
+            while state().threads == before {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        assert_eq!(state().threads, 1);
+        crew.run(move || done.send(()).unwrap());
+        count.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(state().threads, 1);
     }
 
     #[test]
