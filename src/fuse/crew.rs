@@ -120,7 +120,9 @@ mod tests {
         let all = Arc::new(Barrier::new(8));
         (0..8).for_each(|_| {
             let all = all.clone();
-            crew.run(move || drop(all.wait()));
+            crew.run(move || {
+                all.wait();
+            });
         });
         let state = || crew.shared.0.lock();
         while state().idle < 8 {
